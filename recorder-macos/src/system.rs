@@ -16,7 +16,9 @@ pub use crate::sys::{Xnu, say_if_quit};
 pub mod counting {
     //! Linux alone counts so far.
 
-    use recording::counting::{CountedProgram, CountedRun};
+    use std::time::Duration;
+
+    use recording::counting::{CountedProgram, CountedRun, CountedTarget};
     use recording::session::RecordError;
 
     /// There is none.
@@ -47,6 +49,15 @@ pub mod counting {
         ///
         /// None.
         pub fn run(&self, _program: &CountedProgram) -> Result<CountedRun, RecordError> {
+            match *self {}
+        }
+
+        /// Never called.
+        ///
+        /// # Errors
+        ///
+        /// None.
+        pub fn watch(&self, _target: &CountedTarget, _duration: Option<Duration>) -> Result<CountedRun, RecordError> {
             match *self {}
         }
     }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use crate::event::Pid;
 use crate::session::ProgramExit;
 
 /// A program to run and count.
@@ -11,6 +12,15 @@ pub struct CountedProgram {
     pub command: Vec<OsString>,
     /// Variables added to its environment.
     pub env: Vec<(OsString, OsString)>,
+}
+
+/// What is counted and runs already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CountedTarget {
+    /// These processes, and all that they start.
+    Processes(Vec<Pid>),
+    /// All that runs.
+    WholeMachine,
 }
 
 /// Something that a run takes. In the order in which it is shown.

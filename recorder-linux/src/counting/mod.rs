@@ -1,20 +1,25 @@
-//! Runs a program and counts what it takes, without samples.
+//! Counts what programs take, without samples.
 //!
 //! The kernel keeps most numbers of each process anyway (getrusage(2)). perf_event adds the exact CPU time, what the
 //! CPUs count, and records of threads (`tasks`).
 
+mod running;
 mod tasks;
 
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use recording::counting::{CountedProgram, CountedRun, Measure, Missing, Reading};
+use recording::counting::{CountedProgram, CountedRun, CountedTarget, Measure, Missing, Reading};
+use recording::info::EventCounts;
 use recording::program;
 use recording::session::{ProgramExit, RecordError};
 
+use self::running::{MachineFigures, RunningProcesses};
 use self::tasks::TaskCounter;
+use crate::machine::cpus;
 use crate::machine::refusal::{PerfEventRefusal, may_always, paranoid};
 use crate::processes::{launch, procfs, stop};
 use crate::sys::perf_event::{self as perf, Attr, EventFd, flag, read_format};
@@ -51,6 +56,8 @@ const OF_USAGE: [Measure; 10] = [
 const OF_TASKS: [Measure; 3] = [Measure::CpuWait, Measure::Processes, Measure::Threads];
 /// Signals within this time are one: timeout(1) sends its signal to the process, and to the group of the process.
 const ONE_SIGNAL: Duration = Duration::from_millis(500);
+/// Between two readings of what the kernel forgets.
+const LOOK: Duration = Duration::from_millis(100);
 /// What a process may touch on its way to its exec, at most.
 const BEFORE_EXEC_BYTES: u64 = 1 << 20;
 
@@ -87,8 +94,9 @@ impl RunCounter {
     pub fn run(&self, program: &CountedProgram) -> Result<CountedRun, RecordError> {
         let image = program::resolve(&program.command, &program.env)?;
         let stopped = launch::fork(&image, &self.signals)?;
-        let mut events = CountedEvents::open(stopped.pid());
-        let mut tasks = TaskCounter::open(&[stopped.pid()], true);
+        let mut events = CountedEvents::open(CountedTasks::FromExec(stopped.pid()));
+        let mut tasks =
+            { TaskCounter::open(&[stopped.pid()], true) }.map_err(|reason| events.miss_all(&OF_TASKS, &reason));
         let before = Before::of(stopped.pid());
         let machine = procfs::machine_time();
         let start = process::monotonic_ns();
@@ -100,42 +108,85 @@ impl RunCounter {
         let end = process::monotonic_ns();
         let stolen = procfs::machine_time().zip(machine);
 
-        if let Err(reason) = &tasks {
-            OF_TASKS
-                .iter()
-                .for_each(|measure| events.miss(*measure, reason.clone()));
-        }
-        let (mut readings, mut missing) = events.read();
-        if let Ok(tasks) = &mut tasks {
-            tasks.end(end);
-            if tasks.has_lost_events() {
-                // The kernel's account has the whole run.
-                readings.retain(|reading| !OF_USAGE.contains(&reading.measure));
-                readings.iter_mut().for_each(|reading| reading.at_least = true);
-            }
-            readings.extend(tasks.readings(1));
-        }
+        let (mut readings, mut missing) = events.read(tasks.ok(), end, 1);
         readings.push(exact(Measure::Wall, end - start));
         readings.push(exact(Measure::Start, executed - start));
         before.of_ended(&child, &mut readings, &mut missing);
-        readings.sort_by_key(|reading| reading.measure);
-        // The event has the more exact CPU time: it comes first.
-        readings.dedup_by_key(|reading| reading.measure);
-        for missing in &mut missing {
-            let is_read = |measure: &Measure| readings.iter().any(|reading| reading.measure == *measure);
-            missing.measures.retain(|measure| !is_read(measure));
-        }
-        missing.retain(|missing| !missing.measures.is_empty());
-        Ok(CountedRun {
-            exit: match child.wait() {
-                WaitStatus::Exited(code) => ProgramExit::Code(code),
-                WaitStatus::Signaled(signal) => ProgramExit::Signal(signal),
-            },
-            readings,
-            missing,
-            stolen_ns: stolen.map_or(0, |(now, before)| now.since(before).stolen_ns),
-            is_interrupted,
-        })
+        let exit = match child.wait() {
+            WaitStatus::Exited(code) => ProgramExit::Code(code),
+            WaitStatus::Signaled(signal) => ProgramExit::Signal(signal),
+        };
+        let stolen_ns = stolen.map_or(0, |(now, before)| now.since(before).stolen_ns);
+        Ok(counted(exit, readings, missing, stolen_ns, is_interrupted))
+    }
+
+    /// Counts what runs until the time is over, all processes have ended, or a signal comes.
+    ///
+    /// # Errors
+    ///
+    /// There is no such process.
+    pub fn watch(&self, target: &CountedTarget, duration: Option<Duration>) -> Result<CountedRun, RecordError> {
+        process::raise_open_file_limit();
+        let pids: Vec<i32> = match target {
+            CountedTarget::Processes(pids) => pids.iter().map(|pid| pid.0).collect(),
+            CountedTarget::WholeMachine => Vec::new(),
+        };
+        let is_machine = pids.is_empty();
+        let cpus = cpus::online(Path::new("/")).unwrap_or_default();
+        let mut running = RunningProcesses::find(&pids)?;
+        let threads = running.threads();
+        let mut events = CountedEvents::open(match is_machine {
+            true => CountedTasks::AllOn(&cpus),
+            false => CountedTasks::FromNow(&threads),
+        });
+        let mut tasks = match is_machine {
+            true => None,
+            false => { TaskCounter::open(&threads, false) }
+                .map_err(|reason| events.miss_all(&OF_TASKS, &reason))
+                .ok(),
+        };
+        let machine = procfs::machine_time();
+        let machine_before = MachineFigures::now();
+        running.begin();
+        let start = process::monotonic_ns();
+        let deadline = duration.map_or(u64::MAX, |length| {
+            start.saturating_add(u64::try_from(length.as_nanos()).unwrap_or(u64::MAX))
+        });
+        let end = loop {
+            let now = process::monotonic_ns();
+            let have_ended = !is_machine && running.look();
+            if now >= deadline || have_ended || self.is_asked_to_end() {
+                break now;
+            }
+            let mut rest = Duration::from_nanos(deadline - now);
+            let mut fds = vec![self.signals.fd()];
+            fds.extend(running.living().map(|held| held.pidfd().as_fd()));
+            if !is_machine {
+                rest = rest.min(LOOK);
+            }
+            if let Some(tasks) = &tasks {
+                fds.extend(tasks.fds());
+                rest = rest.min(tasks.rest());
+            }
+            // A wait that fails is tried again.
+            if signals::wait_any_readable(&fds, rest).is_err() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if let Some(tasks) = &mut tasks {
+                tasks.look();
+            }
+        };
+        let (mut readings, mut missing) = events.read(tasks, end, 0);
+        let (of_kernel, not_there) = match is_machine {
+            true => MachineFigures::now().since(&machine_before),
+            false => running.end(),
+        };
+        let stolen = procfs::machine_time().zip(machine);
+        readings.push(exact(Measure::Wall, end - start));
+        readings.extend(of_kernel);
+        missing.extend(not_there);
+        let stolen_ns = stolen.map_or(0, |(now, before)| now.since(before).stolen_ns);
+        Ok(counted(ProgramExit::NotOurs, readings, missing, stolen_ns, false))
     }
 
     /// Waits for the program's end. Returns whether a signal came.
@@ -172,6 +223,30 @@ impl RunCounter {
     }
 }
 
+/// Sorts the readings. Of two of one measure the first counts: the event has the more exact CPU time.
+fn counted(
+    exit: ProgramExit,
+    mut readings: Vec<Reading>,
+    mut missing: Vec<Missing>,
+    stolen_ns: u64,
+    is_interrupted: bool,
+) -> CountedRun {
+    readings.sort_by_key(|reading| reading.measure);
+    readings.dedup_by_key(|reading| reading.measure);
+    for missing in &mut missing {
+        let is_read = |measure: &Measure| readings.iter().any(|reading| reading.measure == *measure);
+        missing.measures.retain(|measure| !is_read(measure));
+    }
+    missing.retain(|missing| !missing.measures.is_empty());
+    CountedRun {
+        exit,
+        readings,
+        missing,
+        stolen_ns,
+        is_interrupted,
+    }
+}
+
 fn exact(measure: Measure, value: u64) -> Reading {
     Reading {
         measure,
@@ -182,32 +257,51 @@ fn exact(measure: Measure, value: u64) -> Reading {
     }
 }
 
-/// The events of a program, which count from its exec on, with all that it starts.
+/// Whose events count.
+#[derive(Clone, Copy, Debug)]
+enum CountedTasks<'a> {
+    /// Those of a process from its exec on, and of all that it starts.
+    FromExec(i32),
+    /// Those of threads, and of all that they start.
+    FromNow(&'a [i32]),
+    /// Those of all tasks on these CPUs.
+    AllOn(&'a [u32]),
+}
+
+/// Events that count.
 struct CountedEvents {
-    open: Vec<(Measure, EventFd, bool)>,
+    /// With whether they count user code alone.
+    open: Vec<(Measure, Vec<EventFd>, bool)>,
     missing: Vec<Missing>,
 }
 
 impl CountedEvents {
-    fn open(pid: i32) -> CountedEvents {
+    fn open(whose: CountedTasks<'_>) -> CountedEvents {
         let mut events = CountedEvents {
             open: Vec::new(),
             missing: Vec::new(),
         };
+        let is_machine = matches!(whose, CountedTasks::AllOn(_));
         for (measure, kind, config) in EVENTS {
-            match open(pid, kind, config) {
+            if is_machine && OF_USAGE.contains(&measure) {
+                // A CPU's clock also runs when no task does, and the kernel counts all faults.
+                continue;
+            }
+            match open(whose, kind, config) {
                 // Without the right to see the kernel, nobody sees what happens in it.
                 Ok((_, true)) if measure == Measure::CpuMigrations => events.miss(measure, kernel_needed()),
                 // Of faults in the kernel, that account has all.
                 Ok((_, true)) if matches!(measure, Measure::MinorFaults | Measure::MajorFaults) => {}
-                Ok((event, user_only)) => {
+                Ok((opened, user_only)) => {
                     // The clock runs in the kernel as well.
-                    events
-                        .open
-                        .push((measure, event, user_only && measure != Measure::TaskClock));
+                    let user_only = user_only && measure != Measure::TaskClock;
+                    events.open.push((measure, opened, user_only));
                 }
                 // The kernel's account of the process has it as well, with what comes between the fork and the exec.
                 Err(_) if OF_USAGE.contains(&measure) => {}
+                Err(error) if is_machine && error.kind() == io::ErrorKind::PermissionDenied => {
+                    events.miss(measure, kernel_needed());
+                }
                 Err(error) => events.miss(measure, refused(&error)),
             }
         }
@@ -224,49 +318,83 @@ impl CountedEvents {
         }
     }
 
-    fn read(mut self) -> (Vec<Reading>, Vec<Missing>) {
+    fn miss_all(&mut self, measures: &[Measure], reason: &str) {
+        { measures.iter() }.for_each(|measure| self.miss(*measure, reason.to_owned()));
+    }
+
+    /// Reads them, and what was counted of tasks up to this time; `own` of these were there before.
+    fn read(mut self, tasks: Option<TaskCounter>, end_ns: u64, own: u64) -> (Vec<Reading>, Vec<Missing>) {
         let mut readings = Vec::new();
-        for (measure, event, user_only) in std::mem::take(&mut self.open) {
-            match event.counts() {
-                Ok(counts) if counts.running_ns > 0 || OF_USAGE.contains(&measure) => {
-                    let counted = counts.running_ns as f64 / counts.enabled_ns.max(1) as f64;
-                    readings.push(Reading {
-                        measure,
-                        value: match counts.running_ns < counts.enabled_ns && counted > 0.0 {
-                            true => counts.value as f64 / counted,
-                            false => counts.value as f64,
-                        },
-                        counted: counted.min(1.0),
-                        user_only,
-                        at_least: false,
-                    });
-                }
-                Ok(_) => self.miss(measure, "others had all counters of the CPU".to_owned()),
+        for (measure, events, user_only) in std::mem::take(&mut self.open) {
+            let mut sum = EventCounts::default();
+            let read = events.iter().try_for_each(|event| {
+                event.counts()?.add_to(&mut sum);
+                Ok::<(), io::Error>(())
+            });
+            let (enabled, running) = (sum.enabled_ns as f64, sum.running_ns as f64);
+            match read {
+                Ok(()) if running > 0.0 || enabled == 0.0 || OF_USAGE.contains(&measure) => readings.push(Reading {
+                    user_only,
+                    value: match 0.0 < running && running < enabled {
+                        true => sum.counted as f64 * enabled / running,
+                        false => sum.counted as f64,
+                    },
+                    counted: if enabled > 0.0 {
+                        (running / enabled).min(1.0)
+                    } else {
+                        1.0
+                    },
+                    ..exact(measure, 0)
+                }),
+                Ok(()) => self.miss(measure, "others had all counters of the CPU".to_owned()),
                 Err(error) => self.miss(measure, format!("reading the event failed: {error}")),
             }
+        }
+        if let Some(mut tasks) = tasks {
+            tasks.end(end_ns);
+            if tasks.has_lost_events() {
+                // The kernel's account has the whole run.
+                readings.retain(|reading| !OF_USAGE.contains(&reading.measure));
+                readings.iter_mut().for_each(|reading| reading.at_least = true);
+            }
+            readings.extend(tasks.readings(own));
         }
         (readings, self.missing)
     }
 }
 
 /// Opens an event, without the kernel's part where that is refused. Says whether it is.
-fn open(pid: i32, kind: u32, config: u64) -> io::Result<(EventFd, bool)> {
+fn open(whose: CountedTasks<'_>, kind: u32, config: u64) -> io::Result<(Vec<EventFd>, bool)> {
     let attr = Attr {
         kind,
         config,
         read_format: read_format::TOTAL_TIME_ENABLED | read_format::TOTAL_TIME_RUNNING,
-        flags: flag::DISABLED | flag::INHERIT | flag::ENABLE_ON_EXEC,
+        flags: match whose {
+            CountedTasks::FromExec(_) => flag::DISABLED | flag::INHERIT | flag::ENABLE_ON_EXEC,
+            CountedTasks::FromNow(_) => flag::INHERIT,
+            CountedTasks::AllOn(_) => 0,
+        },
         ..Attr::default()
     };
-    match EventFd::open_on_all_cpus(&attr, pid) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            let attr = Attr {
-                flags: attr.flags | flag::EXCLUDE_KERNEL | flag::EXCLUDE_HV,
-                ..attr
-            };
-            EventFd::open_on_all_cpus(&attr, pid).map(|event| (event, true))
+    let open = |attr: Attr| -> io::Result<Vec<EventFd>> {
+        match whose {
+            CountedTasks::FromExec(pid) => Ok(vec![EventFd::open_on_all_cpus(&attr, pid)?]),
+            CountedTasks::FromNow(tids) => { tids.iter() }
+                .map(|tid| EventFd::open_on_all_cpus(&attr, *tid))
+                // The thread has ended.
+                .filter(|opened| !matches!(opened, Err(error) if error.raw_os_error() == Some(libc::ESRCH)))
+                .collect(),
+            CountedTasks::AllOn(cpus) => { cpus.iter() }
+                .map(|cpu| EventFd::open(&attr, perf::EVERY_TASK, *cpu))
+                .collect(),
         }
-        opened => opened.map(|event| (event, false)),
+    };
+    match open(attr) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let flags = attr.flags | flag::EXCLUDE_KERNEL | flag::EXCLUDE_HV;
+            open(Attr { flags, ..attr }).map(|events| (events, true))
+        }
+        opened => opened.map(|events| (events, false)),
     }
 }
 

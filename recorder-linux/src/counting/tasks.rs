@@ -17,7 +17,7 @@ use perf_data::decode::{self, TaskRecord};
 use perf_data::merge;
 use recording::counting::{Measure, Reading};
 
-use super::refused;
+use super::{LOOK, refused};
 use crate::machine::cpus;
 use crate::open::rings;
 use crate::processes::procfs;
@@ -30,8 +30,6 @@ use crate::sys::ring::Ring;
 const MOST_CPUS: usize = 32;
 /// Room for 13,000 switches: what every user may lock.
 const RING_BYTES: usize = 512 << 10;
-/// Between two readings of the sums.
-const LOOK: Duration = Duration::from_millis(100);
 /// Reading takes at most this part of a CPU.
 const LOOK_COST: u32 = 200;
 
@@ -134,19 +132,19 @@ impl TaskCounter {
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
                 opened => opened.map_err(|error| refused(&error))?,
             };
-            for (event, owner) in opened.iter().zip(&events) {
-                event.redirect_to(owner).map_err(|error| refused(&error))?;
-            }
             events.extend(opened);
             let mut task = Task::default();
             task.read(*tid);
             task.before_ns = task.sum_ns;
             living.insert(*tid, task);
         }
-        let owners: Vec<_> = { events.iter().take(cpus.len()) }
-            .map(|event| (event, RING_BYTES))
-            .collect();
-        let (rings, _) = rings::map_rings(&owners, RING_BYTES, &mut Vec::new())?;
+        let (owners, others) = events.split_at(cpus.len().min(events.len()));
+        let wanted: Vec<_> = owners.iter().map(|event| (event, RING_BYTES)).collect();
+        let (rings, _) = rings::map_rings(&wanted, RING_BYTES, &mut Vec::new())?;
+        for (at, event) in others.iter().enumerate() {
+            let redirected = event.redirect_to(&owners[at % owners.len()]);
+            redirected.map_err(|error| refused(&error))?;
+        }
         Ok(TaskCounter {
             events,
             rings,

@@ -31,6 +31,11 @@ pub(crate) struct Stat {
     pub(crate) cpu_ticks: u64,
     /// User and system time of all children that the process waited for, in clock ticks.
     pub(crate) children_ticks: u64,
+    /// Of the process and of all children that it waited for.
+    pub(crate) all_user_ticks: u64,
+    pub(crate) all_system_ticks: u64,
+    pub(crate) all_minor_faults: u64,
+    pub(crate) all_major_faults: u64,
     /// Number of threads.
     pub(crate) threads: u64,
     /// Ticks after the boot.
@@ -50,9 +55,14 @@ impl Stat {
     }
 }
 
-/// The stat of a process or thread.
+/// The stat of a thread.
 pub(crate) fn stat(pid: i32, tid: i32) -> Option<Stat> {
     parse_stat(&fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?)
+}
+
+/// The stat of a process: the sums over all its threads.
+pub(crate) fn process_stat(pid: i32) -> Option<Stat> {
+    parse_stat(&fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// CPU time of the whole machine since its start; `None` if the first line of /proc/stat has another form.
@@ -201,11 +211,13 @@ pub(crate) fn parse_stat(text: &[u8]) -> Option<Stat> {
         .split_ascii_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
     let parent = fields.next()?.parse().ok()?;
-    // Fields 9, 10, 12, 14 to 17, 20, 22 and 39 of the man page, which counts from 1 and the state as 3.
+    // Fields 9 to 17, 20, 22 and 39 of the man page, which counts from 1 and the state as 3.
     let flags: u32 = fields.nth(4)?.parse().ok()?;
-    let minor_faults = fields.next()?.parse().ok()?;
-    let major_faults = fields.nth(1)?.parse().ok()?;
-    let user_ticks: u64 = fields.nth(1)?.parse().ok()?;
+    let minor_faults: u64 = fields.next()?.parse().ok()?;
+    let children_minor_faults: u64 = fields.next()?.parse().ok()?;
+    let major_faults: u64 = fields.next()?.parse().ok()?;
+    let children_major_faults: u64 = fields.next()?.parse().ok()?;
+    let user_ticks: u64 = fields.next()?.parse().ok()?;
     let system_ticks: u64 = fields.next()?.parse().ok()?;
     let children_user_ticks: u64 = fields.next()?.parse().ok()?;
     let children_system_ticks: u64 = fields.next()?.parse().ok()?;
@@ -221,6 +233,10 @@ pub(crate) fn parse_stat(text: &[u8]) -> Option<Stat> {
         major_faults,
         cpu_ticks: user_ticks.saturating_add(system_ticks),
         children_ticks: children_user_ticks.saturating_add(children_system_ticks),
+        all_user_ticks: user_ticks.saturating_add(children_user_ticks),
+        all_system_ticks: system_ticks.saturating_add(children_system_ticks),
+        all_minor_faults: minor_faults.saturating_add(children_minor_faults),
+        all_major_faults: major_faults.saturating_add(children_major_faults),
         threads,
         start_ticks,
         cpu,
@@ -296,6 +312,10 @@ mod tests {
             major_faults: 3,
             cpu_ticks: 11,
             children_ticks: 15,
+            all_user_ticks: 12,
+            all_system_ticks: 14,
+            all_minor_faults: 3,
+            all_major_faults: 7,
             threads: 3,
             start_ticks: 123_456,
             cpu: 3,

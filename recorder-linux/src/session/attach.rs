@@ -395,7 +395,7 @@ fn check(pid: i32) -> Result<String, String> {
     }
 }
 
-fn no_such_process(pid: i32) -> String {
+pub(crate) fn no_such_process(pid: i32) -> String {
     format!("there is no process {pid}; `ps -e` lists all that run")
 }
 

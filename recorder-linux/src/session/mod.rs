@@ -31,7 +31,7 @@ use crate::spans::SpanSocket;
 use crate::sys::process::{self, Stopped, monotonic_ns};
 use perf_data::events;
 
-mod attach;
+pub(crate) mod attach;
 mod common;
 mod existing;
 mod hold;

@@ -2,8 +2,11 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use recording::counting::CountedTarget;
+use recording::event::Pid;
 
 use super::record::{ProgramWords, split_environment};
 use crate::stat::UntilSure;
@@ -14,9 +17,22 @@ const COMPARED_RUNS: u32 = 10;
 /// The same with `--until-sure`, at most.
 const MOST_RUNS: u32 = 200;
 
+/// Options that make no sense for what runs already.
+const CHOICES_OF_A_LAUNCH: [&str; 9] = [
+    "command",
+    "repeat",
+    "against",
+    "parameter",
+    "concurrency",
+    "warmup",
+    "until_sure",
+    "prepare",
+    "ignore_exit_code",
+];
+
 #[derive(Args, Clone, Debug)]
 #[command(
-    override_usage = "sprof stat [OPTIONS] [--] [VAR=x]... COMMAND [ARGS]...",
+    override_usage = "sprof stat [OPTIONS] [--] [VAR=x]... COMMAND [ARGS]...\n       sprof stat [OPTIONS] <-p PID|-a> [-d SECONDS]",
     before_help = "\
 Examples:
   sprof stat ./app --its --arguments          what one run takes
@@ -33,11 +49,25 @@ pub(crate) struct StatArgs {
     /// The program to run, and its arguments. VAR=x words before it are added to its environment.
     #[arg(
         value_name = "COMMAND",
-        required = true,
+        required_unless_present_any = ["pid", "all"],
         trailing_var_arg = true,
         allow_hyphen_values = false
     )]
     command: Vec<OsString>,
+
+    /// Count these running processes and all that they start, until they end, Ctrl-C or -d.
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = super::value::pid,
+          allow_negative_numbers = true, conflicts_with_all = CHOICES_OF_A_LAUNCH)]
+    pid: Vec<i32>,
+
+    /// Count all that runs on this machine, until Ctrl-C or -d.
+    #[arg(short, long, conflicts_with = "pid", conflicts_with_all = CHOICES_OF_A_LAUNCH)]
+    all: bool,
+
+    /// End after this time, with -p and -a.
+    #[arg(short, long, value_name = "SECONDS", value_parser = super::value::duration, conflicts_with = "command",
+          allow_negative_numbers = true)]
+    pub(crate) duration: Option<Duration>,
 
     /// Run each program N times, without the warm-up [default: 1, of several programs 10]. From 2 on, programs have an
     /// empty stdin.
@@ -111,6 +141,16 @@ impl StatArgs {
 
     pub(crate) fn verbosity(&self) -> Verbosity {
         Verbosity::of(self.quiet, self.verbose)
+    }
+
+    /// What runs already and is to be counted; `None`: a program.
+    pub(crate) fn target(&self) -> Option<CountedTarget> {
+        let pids = self.pid.iter().map(|pid| Pid(*pid)).collect();
+        match (self.all, self.pid.is_empty()) {
+            (true, _) => Some(CountedTarget::WholeMachine),
+            (false, false) => Some(CountedTarget::Processes(pids)),
+            (false, true) => None,
+        }
     }
 
     /// The program, and those that it is compared with. The error is of the command line.

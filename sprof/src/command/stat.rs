@@ -1,12 +1,12 @@
 //! `sprof stat`: runs programs by turns and counts what they take.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use recording::counting::{CountedProgram, CountedRun};
+use recording::counting::{CountedProgram, CountedRun, CountedTarget};
 use recording::session::ProgramExit;
 
 use super::target::ResultTarget;
@@ -25,13 +25,11 @@ const USUAL_COLUMNS: usize = 100;
 
 pub(crate) fn run(args: &StatArgs) -> Outcome {
     let term = Term::stderr(args.verbosity());
-    let asked = args.programs().or_else(|error| args::refuse("stat", error))?;
-    let (parameters, programs): (Vec<_>, Vec<_>) = { asked.into_iter() }
-        .map(|StatProgram { words, parameters }| {
-            let (command, env) = (words.command, words.env);
-            (parameters, CountedProgram { command, env })
-        })
-        .unzip();
+    let running = args.target();
+    let asked = match running {
+        Some(_) => Vec::new(),
+        None => args.programs().or_else(|error| args::refuse("stat", error))?,
+    };
     let kind = match args.format() {
         StatFormat::Text => FileKind::ReportText,
         StatFormat::Md => FileKind::ReportMarkdown,
@@ -42,6 +40,67 @@ pub(crate) fn run(args: &StatArgs) -> Outcome {
         (path, _) => Some(ResultTarget::for_text(path.as_deref(), kind)?),
     };
     let counter = RunCounter::new()?;
+    let (counted, status) = match running {
+        Some(running) => (watch(&running, args, &counter)?, Status::SUCCESS),
+        None => by_turns(asked, args, &counter, &term)?,
+    };
+    if counted.programs.iter().any(|program| program.runs.is_empty()) {
+        return Ok(status);
+    }
+    match target {
+        None => print(&stat::text(&counted, term.columns().unwrap_or(USUAL_COLUMNS)), &term),
+        Some(target) => {
+            target.write(&term, |out| match args.format() {
+                StatFormat::Text => out.write_all(stat::text(&counted, USUAL_COLUMNS).as_bytes()),
+                StatFormat::Md => out.write_all(stat::markdown(&counted).as_bytes()),
+                StatFormat::Json => json::write("sprof-stat", SCHEMA_VERSION, counted.json(), out),
+            })?;
+        }
+    }
+    Ok(status)
+}
+
+/// Counts what runs already.
+fn watch(running: &CountedTarget, args: &StatArgs, counter: &RunCounter) -> Result<Counted, Failure> {
+    let (command, title) = match running {
+        CountedTarget::WholeMachine => (vec!["-a".to_owned()], "this machine".to_owned()),
+        CountedTarget::Processes(pids) => {
+            let numbers: Vec<String> = pids.iter().map(|pid| pid.0.to_string()).collect();
+            let named = numbers.iter().map(|pid| {
+                let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+                format!("process {pid} ({})", name.trim_end())
+            });
+            let title = named.collect::<Vec<String>>().join(", ");
+            (vec!["-p".to_owned(), numbers.join(",")], title)
+        }
+    };
+    let begin = Instant::now();
+    let run = counter.watch(running, args.duration)?;
+    Ok(Counted {
+        programs: vec![ProgramRuns {
+            command,
+            title: Some(title),
+            runs: vec![run],
+            ..ProgramRuns::default()
+        }],
+        took_ns: u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX),
+        ..Counted::new(None, None)
+    })
+}
+
+/// Runs programs in turn. Returns the status of the first one that failed.
+fn by_turns(
+    asked: Vec<StatProgram>,
+    args: &StatArgs,
+    counter: &RunCounter,
+    term: &Term,
+) -> Result<(Counted, Status), Failure> {
+    let (parameters, programs): (Vec<_>, Vec<_>) = { asked.into_iter() }
+        .map(|StatProgram { words, parameters }| {
+            let (command, env) = (words.command, words.env);
+            (parameters, CountedProgram { command, env })
+        })
+        .unzip();
     let (warmup, runs) = (args.warmup(), args.runs());
     if warmup + runs > 1 {
         // The first program would read it all.
@@ -57,13 +116,10 @@ pub(crate) fn run(args: &StatArgs) -> Outcome {
                 command: (program.command.iter())
                     .map(|word| word.to_string_lossy().into_owned())
                     .collect(),
-                runs: Vec::new(),
+                ..ProgramRuns::default()
             })
             .collect(),
-        concurrency: args.concurrency().map(str::to_owned),
-        took_ns: 0,
-        cpus: std::thread::available_parallelism().map_or(1, usize::from),
-        until_sure: args.until_sure(),
+        ..Counted::new(args.concurrency().map(str::to_owned), args.until_sure())
     };
     let mut planned = runs;
     let (mut status, mut is_interrupted) = (Status::SUCCESS, false);
@@ -84,7 +140,7 @@ pub(crate) fn run(args: &StatArgs) -> Outcome {
             let took = begin.elapsed();
             is_interrupted = run.is_interrupted;
             term.erase_progress();
-            say(&run, (at, programs.len() == 1), round, warmup, &term);
+            say(&run, (at, programs.len() == 1), round, warmup, term);
             if !args.ignore_exit_code {
                 status = Status::from(run.exit);
             }
@@ -118,20 +174,7 @@ pub(crate) fn run(args: &StatArgs) -> Outcome {
         };
         term.warning(format_args!("{why} ended the runs early; its run does not count"));
     }
-    if counted.programs.iter().any(|program| program.runs.is_empty()) {
-        return Ok(status);
-    }
-    match target {
-        None => print(&stat::text(&counted, term.columns().unwrap_or(USUAL_COLUMNS)), &term),
-        Some(target) => {
-            target.write(&term, |out| match args.format() {
-                StatFormat::Text => out.write_all(stat::text(&counted, USUAL_COLUMNS).as_bytes()),
-                StatFormat::Md => out.write_all(stat::markdown(&counted).as_bytes()),
-                StatFormat::Json => json::write("sprof-stat", SCHEMA_VERSION, counted.json(), out),
-            })?;
-        }
-    }
-    Ok(status)
+    Ok((counted, status))
 }
 
 /// The result goes to stderr: stdout is the program's.

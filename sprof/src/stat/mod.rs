@@ -22,6 +22,8 @@ pub(crate) type Parameters = Vec<(String, String)>;
 #[derive(Debug, Default)]
 pub(crate) struct ProgramRuns {
     pub(crate) command: Vec<String>,
+    /// Names what ran already when counting began.
+    pub(crate) title: Option<String>,
     pub(crate) parameters: Parameters,
     pub(crate) runs: Vec<CountedRun>,
 }
@@ -139,6 +141,16 @@ impl UntilSure {
 }
 
 impl Counted {
+    pub(crate) fn new(concurrency: Option<String>, until_sure: Option<UntilSure>) -> Counted {
+        Counted {
+            programs: Vec::new(),
+            concurrency,
+            took_ns: 0,
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            until_sure,
+        }
+    }
+
     /// True if it is time to look, and each program is known to differ in wall time and in CPU time, or not to differ
     /// by as much as matters.
     pub(crate) fn is_sure_after(&self, runs: u32) -> bool {

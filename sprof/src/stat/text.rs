@@ -34,8 +34,11 @@ pub(crate) fn text(counted: &Counted, columns: usize) -> String {
         } else {
             String::new()
         };
-        let runs = count(program.runs.len() as u64, "run", "runs");
-        let _ = writeln!(text, "{number}{}: {runs}", cut(&command_line(program), COMMAND_COLUMNS));
+        let _ = writeln!(
+            text,
+            "{number}{}",
+            headline(program, cut(&command_line(program), COMMAND_COLUMNS))
+        );
     }
     text.push('\n');
     let widths = |at: usize| {
@@ -71,13 +74,8 @@ pub(crate) fn markdown(counted: &Counted) -> String {
     let rows = rows(counted);
     let mut text = String::new();
     for (at, program) in counted.programs.iter().enumerate() {
-        let runs = count(program.runs.len() as u64, "run", "runs");
-        let _ = writeln!(
-            text,
-            "{}. `{}`: {runs}",
-            at + 1,
-            command_line(program).replace('`', "'")
-        );
+        let command = format!("`{}`", command_line(program).replace('`', "'"));
+        let _ = writeln!(text, "{}. {}", at + 1, headline(program, command));
     }
     for (at, row) in rows.iter().enumerate() {
         let cells: Vec<String> = row.cells.iter().map(|text| cell(text)).collect();
@@ -96,6 +94,13 @@ pub(crate) fn markdown(counted: &Counted) -> String {
         let _ = write!(text, "\n{note}\n");
     }
     text
+}
+
+/// The program and the number of its runs, or what ran already.
+fn headline(program: &ProgramRuns, command: String) -> String {
+    let runs = count(program.runs.len() as u64, "run", "runs");
+    let title = program.title.as_ref().map(|title| clean(title));
+    title.unwrap_or_else(|| format!("{command}: {runs}"))
 }
 
 fn command_line(program: &ProgramRuns) -> String {
@@ -117,7 +122,10 @@ fn rows(counted: &Counted) -> Vec<Row> {
     );
     let mut heading = vec![String::new()];
     match (is_one, has_spread) {
-        (true, false) => heading.push("one run".to_owned()),
+        (true, false) => heading.push(match counted.programs[0].title {
+            Some(_) => "in all".to_owned(),
+            None => "one run".to_owned(),
+        }),
         (true, true) => heading.extend(["median".to_owned(), "half of the runs".to_owned()]),
         (false, _) => {
             heading.push("median of 1".to_owned());
@@ -406,7 +414,7 @@ fn notes(counted: &Counted) -> Vec<String> {
     for program in &counted.programs {
         let of = |measure: Measure| program.median(measure).unwrap_or_default();
         let unseen = of(Measure::TaskClock) - of(Measure::User) - of(Measure::System);
-        let is_known = program.median(Measure::User).is_some();
+        let is_known = program.median(Measure::User).is_some() && program.title.is_none();
         if is_known && unseen > 20e6 && unseen > 0.05 * of(Measure::TaskClock) {
             notes.push(format!(
                 "{} of CPU time of `{}` were in processes that their parents did not wait for (or were taken by the \

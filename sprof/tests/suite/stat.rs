@@ -2,7 +2,9 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -432,4 +434,106 @@ fn a_set_user_id_program_is_counted_by_the_kernel_s_account() {
     let found: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     assert!(median(&found, 0, "task-clock") > 50e6, "{found}");
     assert_eq!(found["commands"][0]["measures"]["processes"]["at_least"], true);
+}
+
+/// `sprof stat` of what runs, with these words, once it counts; ended by SIGINT after `meanwhile`.
+fn counted_while(mut command: Command, file: &Path, words: &[&str], meanwhile: impl FnOnce()) -> Value {
+    command
+        .args(["stat", "--json", "-o", file.to_str().unwrap()])
+        .args(words);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let counts = || {
+        let pid = child.id();
+        let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+            return false;
+        };
+        let files = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+        let has_events = files
+            .into_iter()
+            .any(|file| file.to_string_lossy().contains("perf_event"));
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        has_events && stat.contains("(sprof) S ")
+    };
+    wait_until(counts, || "sprof does not count".to_owned());
+    meanwhile();
+    Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(child.wait().unwrap().success());
+    serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
+}
+
+#[test]
+fn a_running_process_is_counted_with_all_that_it_starts() {
+    let Some(()) = perf_events() else { return };
+    let playground = Playground::new(&["events", "processes"]);
+    let file = playground.path("counts.json");
+    let path = |name: &str| playground.path(name).display().to_string();
+    let work = format!(
+        "{} faults 2000; {} many 20; echo done",
+        path("events"),
+        path("processes")
+    );
+    let script = format!("read word; {work}; read word");
+    let by_root = || Command::new(playground.path("sprof"));
+    let by_nobody = || playground.as_nobody(playground.path("sprof"));
+    let launched = json(&["sh", "-c", &work]);
+    for (is_nobody, sprof) in [(false, by_root()), (true, by_nobody())] {
+        if is_nobody && !root() {
+            continue;
+        }
+        let mut shell = match is_nobody {
+            true => playground.as_nobody("sh"),
+            false => Command::new("sh"),
+        };
+        shell.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut shell = shell.spawn().unwrap();
+        let (mut to, from) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
+        let found = counted_while(sprof, &file, &["-p", &shell.id().to_string()], || {
+            to.write_all(b"\n").unwrap();
+            let mut lines = BufReader::new(from).lines();
+            assert!(lines.any(|line| line.unwrap() == "done"));
+        });
+        drop(to);
+        shell.wait().unwrap();
+        fs::remove_file(&file).unwrap();
+        // The shell was there before.
+        for measure in ["processes", "threads"] {
+            assert_eq!(median(&found, 0, measure), 22.0, "{found}");
+            assert_eq!(median(&launched, 0, measure), 23.0);
+        }
+        let (faults, all) = (median(&found, 0, "minor-faults"), median(&launched, 0, "minor-faults"));
+        assert!(
+            faults > 8000.0 && faults < all && all - faults < 300.0,
+            "{faults} {all}"
+        );
+        let (clock, parts) = (
+            median(&found, 0, "task-clock"),
+            median(&found, 0, "user") + median(&found, 0, "system"),
+        );
+        // The kernel rounds each part down to 10 ms. The host may have taken some of the one and not of the other.
+        assert!(
+            parts > 0.4 * clock - 20e6 && parts < 1.1 * clock + 20e6,
+            "{clock} {parts}"
+        );
+    }
+}
+
+#[test]
+fn the_machine_is_counted() {
+    let Some(()) = perf_events() else { return };
+    if !root() {
+        return;
+    }
+    let folder = temp_dir();
+    let found = counted_while(sprof(), &folder.path().join("counts.json"), &["-a"], || {
+        let run = |name: &str, words: [&str; 2]| output(Command::new(program(name).unwrap()).args(words));
+        assert!(run("events", ["faults", "2000"]).status.success());
+        assert!(run("processes", ["many", "30"]).status.success());
+    });
+    assert!(median(&found, 0, "minor-faults") > 8000.0, "{found}");
+    assert!(median(&found, 0, "threads") >= 32.0, "{found}");
+    assert!(median(&found, 0, "wall") > 30e6, "{found}");
+    assert_eq!(found["commands"][0]["command"][0], "-a");
 }
