@@ -39,7 +39,7 @@ mod spans;
 mod sys;
 
 pub use doctor::{examine, resume, set_up};
-pub use files::{Files, Memory, open_perf_map};
+pub use files::{Files, Memory, open_perf_map, open_span_file};
 pub use list::{event_names, list_events};
 
 pub use processes::stop::Target;

@@ -32,8 +32,8 @@ mod system;
 
 #[cfg(target_os = "macos")]
 pub use system::{
-    Files, Memory, Recording, Target, Xnu, clock_reference, counting, examine, open_perf_map, resume, say_if_quit,
-    set_up,
+    Files, Memory, Recording, Target, Xnu, clock_reference, counting, examine, open_perf_map, open_span_file, resume,
+    say_if_quit, set_up,
 };
 
 /// The variable that makes dyld insert sprof's library, if dyld removed it from this process's environment: programs of

@@ -5,8 +5,8 @@ use std::time::SystemTime;
 
 use recording::clock::{ClockReference, Timestamp};
 use recording::doctor::Examination;
-use recording::event::Pid;
-use recording::sink::KeptFile;
+use recording::event::{Mapping, Pid, Thread};
+use recording::sink::{KeptFile, ModuleMiss};
 
 use crate::kernel::Mach;
 use crate::{doctor, files, processes, session, setup};
@@ -75,6 +75,15 @@ pub type Files = files::MachFiles<Xnu>;
 /// See [`files::open_perf_map`]. `None` in the same cases.
 pub fn open_perf_map(pid: Pid, began_ns: u64) -> Option<(PathBuf, KeptFile)> {
     files::open_perf_map(&Xnu::default(), pid, began_ns)
+}
+
+/// Files of spans are not looked for on macOS.
+///
+/// # Errors
+///
+/// Always.
+pub fn open_span_file(_: &mut Files, _: Pid, _: &Mapping<'_>) -> Result<(Thread, KeptFile), ModuleMiss> {
+    Err(ModuleMiss::NotFound)
 }
 
 /// Finds out what this Mac and this user may do.

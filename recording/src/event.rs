@@ -294,6 +294,35 @@ impl Mapping<'_> {
         let number = name.strip_prefix(b"jit-").and_then(|name| name.strip_suffix(b".dump"));
         number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
     }
+
+    /// The numbers in the name of the file that a program maps so that profilers find its spans: `marker-PID.txt`, or
+    /// `marker-PID-TID.txt`. samply reads such files, and the crate `tracing-samply` writes them. `None` for other
+    /// files.
+    pub fn span_file(&self) -> Option<SpanFileName> {
+        let name = self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let numbers = name.strip_prefix(b"marker-")?.strip_suffix(b".txt")?;
+        let mut numbers = numbers.split(|byte| *byte == b'-').map(|digits| {
+            let digits = std::str::from_utf8(digits).ok()?;
+            digits.parse().ok().filter(|number| *number > 0)
+        });
+        let (pid, tid) = (numbers.next()??, numbers.next());
+        let tid = tid.map_or(Some(None), |tid| tid.map(Some))?;
+        numbers.next().is_none().then_some(SpanFileName { pid, tid })
+    }
+
+    /// True for a file that is mapped so that profilers find it, and holds no code that runs.
+    pub fn is_for_profilers(&self) -> bool {
+        self.is_jitdump() || self.span_file().is_some()
+    }
+}
+
+/// The numbers in the name of a file of spans, as the program knows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpanFileName {
+    /// The process.
+    pub pid: i32,
+    /// The thread, if the file is of one thread.
+    pub tid: Option<i32>,
 }
 
 /// What a thread was doing when waits began to be recorded. The beginning of its wait is not known.
@@ -387,7 +416,37 @@ pub enum EventValue<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::Allocation;
+    use super::{Allocation, Mapping, SpanFileName};
+
+    #[test]
+    fn files_of_spans_are_known_by_their_names() {
+        let numbers = |path: &str| {
+            let mapping = Mapping {
+                start: 0,
+                len: 0,
+                file_offset: 0,
+                path: path.as_bytes(),
+                build_id: None,
+                inode: None,
+            };
+            let name = mapping.span_file();
+            name.map(|SpanFileName { pid, tid }| (pid, tid))
+        };
+        assert_eq!(numbers("/tmp/tracing-samply/7/marker-7.txt"), Some((7, None)));
+        assert_eq!(numbers("marker-7-8.txt"), Some((7, Some(8))));
+        for other in [
+            "/marker-.txt",
+            "/marker-7-.txt",
+            "/marker-7-8-9.txt",
+            "/marker-x.txt",
+            "/marker-0.txt",
+            "/marker-99999999999.txt",
+            "/marker-7.txt (deleted)",
+            "/marker-7.txt/x",
+        ] {
+            assert_eq!(numbers(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn a_block_stands_for_its_size_divided_by_its_chance() {

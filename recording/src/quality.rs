@@ -58,6 +58,8 @@ pub struct Quality {
     pub by_framehop: u64,
     /// Modules that could not be read, by reason.
     pub module_misses: BTreeMap<ModuleMiss, u64>,
+    /// Files in which programs write spans that could not be read, by reason.
+    pub span_file_misses: BTreeMap<ModuleMiss, u64>,
     /// Symbols and debug info that could not be read where names were looked up: the file and the fault, a sentence
     /// each.
     pub damaged_symbols: Vec<String>,

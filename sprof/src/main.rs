@@ -27,6 +27,7 @@ mod page;
 mod pipeline;
 mod recorder;
 mod report;
+mod span_files;
 mod stat;
 mod summary;
 mod symbols;

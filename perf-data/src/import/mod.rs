@@ -190,6 +190,11 @@ impl<R: Read + Seek> Import<R> {
         files.find(|file| file.is_kernel).map_or(&[], |file| &file.functions)
     }
 
+    /// True if sprof wrote the file while recording.
+    pub fn is_spool(&self) -> bool {
+        self.input.features.is_spool()
+    }
+
     /// True if the file has waits of threads.
     pub fn has_waits(&self) -> bool {
         self.output.choice.has_waits()

@@ -302,9 +302,14 @@ fn lines(profile: &Profile) -> Vec<QualityLine> {
         amount: LineAmount::Words(damage.clone()),
         kind: Limiting,
     }));
-    for (reason, value) in &quality.module_misses {
-        let (kind, why) = miss(*reason);
-        some(&mut lines, kind, format!("Modules not read, {why}"), *value);
+    for (what, misses) in [
+        ("Modules", &quality.module_misses),
+        ("Files of spans", &quality.span_file_misses),
+    ] {
+        for (reason, value) in misses {
+            let (kind, why) = miss(*reason);
+            some(&mut lines, kind, format!("{what} not read, {why}"), *value);
+        }
     }
     lines
 }

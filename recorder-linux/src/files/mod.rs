@@ -3,8 +3,10 @@
 mod mapped_copy;
 mod on_disk;
 mod perf_map;
+mod span_file;
 
 pub use perf_map::open_perf_map;
+pub use span_file::open_span_file;
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -159,7 +161,8 @@ impl Files {
         if is_on_path {
             candidates.extend([(in_root(pid, path), false), (path.to_owned(), false)]);
         }
-        if is_on_path && !folder.exists() {
+        // A process that has ended, and that nobody has waited for, has no root.
+        if is_on_path && !folder.join("root").exists() {
             let below = path.strip_prefix("/").unwrap_or(path);
             let roots = self.roots.iter().map(|(_, root)| own_path(root).join(below));
             candidates.extend(roots.map(|path| (path, false)));

@@ -13,7 +13,7 @@ use recording::sink::KeptFile;
 use rustix::process::geteuid;
 
 use super::on_disk::OnDisk;
-use crate::processes::procfs;
+use crate::processes::procfs::{self, numbers_inside};
 use crate::processes::start_clock::StartClock;
 use crate::sys::process::monotonic_ns;
 
@@ -26,28 +26,25 @@ const SLACK: Duration = Duration::from_secs(1);
 /// `None` if there is no map (yet), if another user owns it (also for root: the name may be a link to a file that the
 /// process may not read), or if it is older than the process: an earlier process had the same number.
 pub fn open_perf_map(pid: Pid, began_ns: u64) -> Option<(PathBuf, KeptFile)> {
-    let folder = PathBuf::from(format!("/proc/{}", pid.0));
-    let status = fs::read_to_string(folder.join("status")).unwrap_or_default();
-    let own_pid = innermost_pid(&status).unwrap_or(pid.0);
+    let own_pid = numbers_inside(pid.0).map_or(pid.0, |numbers| numbers.pid.0);
     let path = PathBuf::from(format!("/tmp/perf-{}.map", pid.0));
-    let in_root = folder.join("root").join(format!("tmp/perf-{own_pid}.map"));
+    let in_root = PathBuf::from(format!("/proc/{}/root/tmp/perf-{own_pid}.map", pid.0));
     // An ended process has no root folder, and the root folder of another user's process is closed to us.
     let elsewhere = (own_pid == pid.0).then(|| path.clone());
-    // The user of an ended process is not known. Then the file must be ours.
-    let owner = effective_user(&status).unwrap_or_else(|| geteuid().as_raw());
+    let owner = owner_of_files(pid);
     let file =
         { [in_root].into_iter().chain(elsewhere) }.find_map(|path| regular_file::open_owned(&path, owner).ok())?;
     let modified = file.metadata().and_then(|metadata| metadata.modified()).ok()?;
     (modified + SLACK >= began(pid.0, began_ns)?).then(|| (path, Arc::new(OnDisk { file, id: None }) as KeptFile))
 }
 
-/// The last number of the line `NSpid:`, which is the process's number in its own PID namespace (proc_pid_status(5)).
-fn innermost_pid(status: &str) -> Option<i32> {
-    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-    line.split_ascii_whitespace().next_back()?.parse().ok()
+/// The user that owns files which the process creates. The user of an ended process is not known: then it is ours.
+pub(super) fn owner_of_files(pid: Pid) -> u32 {
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.0)).unwrap_or_default();
+    effective_user(&status).unwrap_or_else(|| geteuid().as_raw())
 }
 
-/// The user that owns files which the process creates. Not the owner of /proc/PID: that is root for every process that
+/// The effective user. Not the owner of /proc/PID: that is root for every process that
 /// may not be dumped (proc(5)).
 fn effective_user(status: &str) -> Option<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
@@ -69,9 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_in_the_innermost_namespace_is_the_last() {
-        assert_eq!(innermost_pid("Name:\tx\nNSpid:\t1234\t7\t1\nNSsid:\t1\n"), Some(1));
-        assert_eq!(innermost_pid("Name:\tx\n"), None);
+    fn the_effective_user_owns_what_a_process_creates() {
         assert_eq!(effective_user("Name:\tx\nUid:\t1000\t7\t8\t9\n"), Some(7));
     }
 

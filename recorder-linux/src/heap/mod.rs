@@ -21,7 +21,7 @@ mod socket;
 pub mod static_program;
 pub mod wire;
 
-pub(crate) use pid_namespace::{NamespaceThreads, numbers_inside};
+pub(crate) use pid_namespace::NamespaceThreads;
 pub(crate) use recorder::HeapRecorder;
 pub(crate) use sink::HeapSink;
 pub(crate) use socket::receive;

@@ -1,11 +1,10 @@
 //! Threads of processes in another PID namespace (pid_namespaces(7)): their library knows the numbers there alone.
 
 use std::collections::HashMap;
-use std::fs;
 
 use recording::event::{Pid, Thread, Tid};
 
-use crate::processes::procfs;
+use crate::processes::procfs::{self, numbers_inside};
 
 /// The threads of one program, by their numbers in its namespace.
 #[derive(Debug, Default)]
@@ -42,18 +41,4 @@ impl NamespaceThreads {
         self.threads
             .retain(|_, known| known.is_none_or(|known| known.tid != tid));
     }
-}
-
-/// The numbers of a thread and of its process in the innermost PID namespace that it is in. `None` if the thread has
-/// ended.
-pub(crate) fn numbers_inside(tid: i32) -> Option<Thread> {
-    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
-    let status = String::from_utf8_lossy(&status);
-    // From the namespace of /proc inwards.
-    let last = |name: &str| {
-        let mut lines = status.lines();
-        let numbers = lines.find_map(|line| line.strip_prefix(name))?;
-        numbers.split_ascii_whitespace().next_back()?.parse().ok()
-    };
-    Some(Thread::new(last("NStgid:")?, last("NSpid:")?))
 }

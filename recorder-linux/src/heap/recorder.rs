@@ -15,13 +15,14 @@ use recording::program::ProgramImage;
 
 use super::library;
 use super::patch_answers::{PatchAnswers, PatchOutcome, PatchedProcess};
-use super::pid_namespace::{NamespaceThreads, numbers_inside};
+use super::pid_namespace::NamespaceThreads;
 use super::program::{self, OWN_MACHINE};
 use super::queue::{HeapQueue, HeapRecord};
 use super::shared_memory::{ProgramCounts, RingCopy, SharedMemory};
 use super::socket::{ConnectedProgram, HeapSocket, ProgramMessage};
 use super::static_program::StaticStart;
 use super::wire::{MAX_STACK_BYTES, STEPS, VARIABLE};
+use crate::processes::procfs::numbers_inside;
 use crate::sys::process::monotonic_ns;
 
 /// Length of the ring of a program. All of it is allocated when the program connects, which takes it some 0.5 ms for

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
 use recording::cpu_account::MachineTime;
+use recording::event::Thread;
 use recording::pace::ThreadReading;
 use recording::proc::{self, MapsLine};
 
@@ -166,6 +167,20 @@ pub(crate) fn threads(pid: i32) -> Vec<i32> {
 /// Threads of a process, ended ones that nobody has waited for included.
 pub(crate) fn thread_numbers(pid: i32) -> impl Iterator<Item = i32> {
     numbers(&format!("/proc/{pid}/task"))
+}
+
+/// The numbers of a thread and of its process in the innermost PID namespace that it is in. `None` if the thread has
+/// ended.
+pub(crate) fn numbers_inside(tid: i32) -> Option<Thread> {
+    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    // From the namespace of /proc inwards.
+    let last = |name: &str| {
+        let mut lines = status.lines();
+        let numbers = lines.find_map(|line| line.strip_prefix(name))?;
+        numbers.split_ascii_whitespace().next_back()?.parse().ok()
+    };
+    Some(Thread::new(last("NStgid:")?, last("NSpid:")?))
 }
 
 /// All processes.

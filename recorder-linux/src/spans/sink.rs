@@ -15,7 +15,8 @@ use super::clock::CounterClock;
 use super::found;
 use super::memory::{SiteNames, SpanCopy, SpanLoss, SpanMemory};
 use super::socket::{self, SpanSocket};
-use crate::heap::{HeapSink, NamespaceThreads, numbers_inside};
+use crate::heap::{HeapSink, NamespaceThreads};
+use crate::processes::procfs::numbers_inside;
 use crate::sys::process::monotonic_ns;
 
 /// Programs whose memory is held open at one time.

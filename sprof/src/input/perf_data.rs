@@ -11,14 +11,17 @@ use profile::builder::{BuildOptions, Builder};
 use profile::enrich::Enriched;
 use recording::address::Avma;
 use recording::clock::ClockReference;
+use recording::event::{Mapping, Pid, Thread, Tid};
 use recording::module::BuildId;
 use recording::regular_file;
-use recording::sink::NoMemory;
+use recording::sink::{KeptFile, ModuleMiss, NoMemory};
 use symbolicator::{RecordedSymbols, Symbolicator};
 use unwind::{UnwindOptions, Unwinder};
 
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
+use crate::recorder;
+use crate::span_files::SpanFiles;
 use crate::symbols::kernel;
 use crate::symbols::look_ups::LookUps;
 use crate::terminal::Term;
@@ -123,9 +126,16 @@ fn read_event(
             kernel.name_waits(&mut builder, import.kernel_functions());
         }
     }
-    let mut unwinder = Unwinder::new(builder, NoMemory, SavedFiles::new(), UnwindOptions::default());
+    let mut files = recorder::Files::default();
+    // perf has another clock.
+    let open = import
+        .is_spool()
+        .then_some(|pid, mapping: &Mapping<'_>| open_span_file(&mut files, pid, mapping));
+    let sink = SpanFiles::new(builder, open);
+    let mut unwinder = Unwinder::new(sink, NoMemory, SavedFiles::new(), UnwindOptions::default());
     let imported = import.run(&mut unwinder).map_err(|error| failed(&error))?;
-    let (builder, mut quality) = unwinder.finish();
+    let (sink, mut quality) = unwinder.finish();
+    let builder = sink.finish(&mut quality);
     quality.asked_rate_hz = imported.asked_rate_hz;
     for file in imported.files {
         let (path, symbols) = recorded_symbols(file, kernel.as_ref());
@@ -134,6 +144,18 @@ fn read_event(
     let profile = builder.finish(imported.info, quality);
     let notes = imported.notes;
     Ok((Imported { profile, notes }, imported.instead))
+}
+
+/// Opens a file of spans that a recorded process had mapped, if it is still at its path and this user's. The process
+/// has ended, and another one may have its number.
+fn open_span_file(
+    files: &mut recorder::Files,
+    pid: Pid,
+    mapping: &Mapping<'_>,
+) -> Result<(Thread, KeptFile), ModuleMiss> {
+    let (thread, file) = recorder::open_span_file(files, Pid(0), mapping)?;
+    let tid = if thread.is_main() { Tid(pid.0) } else { thread.tid };
+    Ok((Thread { pid, tid }, file))
 }
 
 /// Reads a perf.data file and looks up names. Warns of what the file lacks.

@@ -15,6 +15,7 @@ use perf_data::spool::SpoolSink;
 use profile::Profile;
 use profile::builder::{BuildOptions, Builder};
 use recording::cpu_account::CpuAccount;
+use recording::event::Mapping;
 use recording::info::RecordingInfo;
 use recording::module::Module;
 use recording::session::{Finished, ProgramExit, RecordOptions, RecordTarget, Session, StopReason, Target as _};
@@ -28,6 +29,7 @@ use crate::pipeline::crates::CrateNames;
 use crate::pipeline::jit::{JitModules, JitWatch};
 use crate::pipeline::spool::Spool;
 use crate::recorder::{self, Target};
+use crate::span_files::SpanFiles;
 use crate::symbols::kernel;
 use crate::terminal::Term;
 
@@ -127,7 +129,9 @@ pub(crate) fn record(
         }
     }
     let (memory, files) = (recorder::Memory::default(), recorder::Files::default());
-    let sink = SpoolSink::new(JitWatch::new(builder));
+    let mut files_of_spans = recorder::Files::default();
+    let open_spans = |pid, mapping: &Mapping<'_>| recorder::open_span_file(&mut files_of_spans, pid, mapping);
+    let sink = SpoolSink::new(JitWatch::new(SpanFiles::new(builder, Some(open_spans))));
     let options = UnwindOptions {
         engine: plan.engine,
         ..UnwindOptions::default()
@@ -200,7 +204,8 @@ pub(crate) fn record(
     if let (Some(spool), false) = (&mut spool, is_whole) {
         spool.set_cut();
     }
-    let (mut builder, jit_code) = watched.finish();
+    let (watched, jit_code) = watched.finish();
+    let mut builder = watched.finish(&mut quality);
     if let Err(error) = builder.read_back() {
         let message = format_args!("reading the samples of this recording back failed: {error}");
         return Err(with_rest(Failure::failed(message), spool));

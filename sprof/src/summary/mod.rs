@@ -305,6 +305,21 @@ impl Summary {
                 say(*number, "mapped file", "mapped files", text);
             }
         }
+        for (miss, number) in &quality.span_file_misses {
+            let text = format!("not read: {}", miss_name(*miss).replace('_', " "));
+            say(*number, "file of spans was", "files of spans were", &text);
+        }
+        let spans_of = |cause| quality.lost.get(&(Role::Span, cause)).copied().unwrap_or(0);
+        let text = "no spans: half a line, or an end before its start";
+        let others = spans_of(LostCause::NotUnderstood);
+        say(
+            others,
+            "line of a file of spans is",
+            "lines of files of spans are",
+            text,
+        );
+        let text = "lost: the ring was full";
+        say(spans_of(LostCause::RingFull), "span was", "spans were", text);
         let damaged = quality.damaged_symbols.iter();
         lines.extend(damaged.map(|damage| format!("symbols were not read: {damage}")));
         lines

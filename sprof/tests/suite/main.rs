@@ -69,6 +69,7 @@ mod server;
 mod share;
 mod simpleperf;
 mod source_paths;
+mod span_files;
 mod span_views;
 mod spool;
 mod stat;

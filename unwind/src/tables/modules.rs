@@ -159,8 +159,7 @@ impl<'f> Modules<'f> {
         mut identity: FileIdentity,
         quality: &mut Quality,
     ) -> ModuleIndex {
-        // A jitdump file is mapped so that profilers find it, and holds no code that runs.
-        let found = if is_anonymous(mapping.path) || mapping.is_jitdump() {
+        let found = if is_anonymous(mapping.path) || mapping.is_for_profilers() {
             Err(ModuleMiss::Anonymous)
         } else {
             self.open(pid, mapping)

@@ -21,8 +21,8 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         // Frames of 64 bytes, and of 1 KiB.
         "deep_small" => c("deep.c", &["-DFRAME_BYTES=40"]),
         "deep_large" => c("deep.c", &["-DFRAME_BYTES=1000"]),
-        "grows" | "heap" | "heap_forged" | "resources" | "split" | "threads" | "traced" | "waits" | "pingpong"
-        | "parallel" | "yields" | "attached" => c(&format!("{name}.c"), &["-pthread"]),
+        "span_files" | "grows" | "heap" | "heap_forged" | "resources" | "split" | "threads" | "traced" | "waits"
+        | "pingpong" | "parallel" | "yields" | "attached" => c(&format!("{name}.c"), &["-pthread"]),
         // A static program starts in a tenth of the time under valgrind. A mark for indirect branches is an
         // instruction.
         "instructions" => c("instructions.c", &["-static"]),
