@@ -289,6 +289,14 @@ pub(super) fn advised(mut error: clap::Error, line: &[OsString], look: impl Fn(&
                 .find(|(names, _)| names.contains(&"--cmd"))
                 .map(|(_, advice)| (*advice).to_owned())
         }
+        // callgrind_annotate and cg_annotate.
+        ErrorKind::InvalidValue if invalid(ContextKind::InvalidArg).is_some_and(|arg| arg.starts_with("--sort")) => {
+            let event = invalid(ContextKind::InvalidValue).unwrap_or_default();
+            Some(format!(
+                "for functions by an event of the file: {} report FILE -e {event}",
+                own()
+            ))
+        }
         ErrorKind::InvalidSubcommand => {
             let ours = OTHER_COMMANDS.iter().find(|(name, _)| first == name);
             let ours = ours.map(|(_, ours)| format!("to do what it does: {} {ours}", own()));
@@ -382,6 +390,7 @@ mod tests {
             ("sprof app 3", "sprof record app 3"),
             ("sprof report x -n 5", "--limit N"),
             ("sprof report x -s total", "--sort KEY"),
+            ("sprof report x --sort D1mr", "report FILE -e D1mr"),
             ("sprof script x", "export FILE --format perf-script"),
             ("sprof import x", "load FILE"),
             ("sprof flamegraph --palette hot -- ./app", "one set of them"),

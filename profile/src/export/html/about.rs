@@ -26,6 +26,7 @@ pub(super) fn about(data: &Data, notes: &[String]) -> Value {
         "threads": data.threads_in_all(),
         "symbolicated": data.symbolicated,
         "newer": data.newer_facts,
+        "exact": data.weights.as_ref().is_some_and(|weights| weights.is_exact),
         // The page has the line that is made of the rest.
         "recorded": data.recorded.clone().map(|recorded| RecordingFacts { running: None, ..recorded }),
         "extra": extra.collect::<Vec<_>>(),

@@ -262,6 +262,8 @@ fn the_quality_has_three_states_shares_and_no_row_twice() {
         path(name)
     };
     std::fs::write(path("names.folded"), FOLDED).unwrap();
+    let counts = "# callgrind format\ncreator: callgrind-3.19.0\nevents: Ir\nfn=main\n1 5\ntotals: 5\n";
+    std::fs::write(path("callgrind.out"), counts).unwrap();
     let files = [
         (
             with("one.json", 2429, 1),
@@ -277,6 +279,11 @@ fn the_quality_has_three_states_shares_and_no_row_twice() {
             path("names.folded"),
             "unknown",
             "Quality: the file does not say what was lost or guessed",
+        ),
+        (
+            path("callgrind.out"),
+            "limited",
+            "Quality: each was counted, none sampled",
         ),
     ];
     let tasks: Vec<Value> = (files.iter())

@@ -117,6 +117,7 @@ function showQuality() {
   const known = about.recorded && !about.newer ? qualityOf(about.recorded) : null;
   const rows = known?.rows ?? [];
   let line = "the file does not say what was lost or guessed";
+  if (about.exact) line = "each was counted, none sampled";
   if (about.newer) line = "a newer sprof wrote the file; update sprof to read what was lost or guessed";
   if (known) line = known.line;
   if (of?.unusable) rows.push(["Samples without a usable weight, left out", grouped(of.unusable)]);

@@ -61,6 +61,7 @@
  * @property {number} threads
  * @property {boolean} symbolicated
  * @property {boolean} newer
+ * @property {boolean} exact
  * @property {Recorded | null} recorded
  * @property {{label: string, rows: [string, string | number | null, string][]}[]} extra
  * @property {string[]} notes
