@@ -319,6 +319,37 @@ pub fn event_id(record: &[u8]) -> Option<u64> {
     field(record, 24, 16).map(u64::from_ne_bytes)
 }
 
+/// A sample at the beginning or the end of a function's call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallHit {
+    /// The process.
+    pub pid: i32,
+    /// The thread.
+    pub tid: i32,
+    /// The stack pointer, which both ends of a call have in common.
+    pub stack_pointer: u64,
+}
+
+impl CallHit {
+    /// Takes a sample of this layout apart; `None` if it has no registers.
+    pub fn decode(record: &[u8], layout: &SampleLayout) -> Option<CallHit> {
+        let Ok(Record::Sample(sample)) = decode(record, layout) else {
+            return None;
+        };
+        Some(CallHit {
+            pid: sample.pid,
+            tid: sample.tid,
+            stack_pointer: sample.registers?.get(layout.registers.stack_pointer()),
+        })
+    }
+}
+
+/// True for a record that says that others were lost.
+pub fn reports_loss(record: &[u8]) -> bool {
+    let kind = record.first_chunk().map(RecordHeader::parse).map(|header| header.kind);
+    matches!(kind, Some(record_type::LOST | record_type::LOST_SAMPLES))
+}
+
 /// A field that stands behind the header of a sample, and in the sample id of other records.
 fn field<const BYTES: usize>(record: &[u8], in_sample: usize, in_id: usize) -> Option<[u8; BYTES]> {
     let at = match is_sample(record) {

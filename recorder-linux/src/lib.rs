@@ -21,6 +21,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod calls;
 pub mod counting;
 mod doctor;
 mod files;

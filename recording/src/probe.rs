@@ -20,6 +20,42 @@ pub struct Probe {
     pub notes: Vec<String>,
 }
 
+/// A function, each call of which is to be a span.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpanFunction {
+    /// Name of the spans: as the user wrote it.
+    pub name: String,
+    /// Where its calls begin and end. A function of several instances has several beginnings.
+    pub places: Vec<CallPlace>,
+    /// A line each for the user, before recording begins.
+    pub notes: Vec<String>,
+}
+
+/// An instruction at which a call begins or ends. The stack pointer is the same at both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallPlace {
+    /// Where it is.
+    pub place: ProbePlace,
+    /// What happens there.
+    pub moment: CallMoment,
+}
+
+/// What happens to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallMoment {
+    /// The first instruction.
+    Begins,
+    /// The function returns.
+    Returns,
+    /// The function jumps to another one, which returns to its caller.
+    TailCall,
+}
+
+impl CallMoment {
+    /// All of them.
+    pub const ALL: [CallMoment; 3] = [CallMoment::Begins, CallMoment::Returns, CallMoment::TailCall];
+}
+
 /// One place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbePlace {

@@ -10,7 +10,7 @@ use crate::cpu_account::CpuAccount;
 use crate::event::Pid;
 use crate::heap::HeapOptions;
 use crate::info::{RecordingInfo, SampleBy};
-use crate::probe::Probe;
+use crate::probe::{Probe, SpanFunction};
 use crate::sink::EventSink;
 
 /// What to record.
@@ -58,6 +58,8 @@ pub struct RecordOptions {
     pub event_sampling: Option<SampleBy>,
     /// The places of the probes among the events.
     pub probes: Vec<Probe>,
+    /// Functions whose calls are to be spans.
+    pub spans: Vec<SpanFunction>,
     /// Also record blocks of memory that the launched program and its children take and free. `None`: do not.
     pub heap: Option<HeapOptions>,
     /// Also record what processes wait for, read and write, and the figures of the machine

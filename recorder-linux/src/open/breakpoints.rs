@@ -87,12 +87,12 @@ pub(crate) fn check_program(path: &Path) -> Result<(), String> {
 
 /// Why a breakpoint did not open. `wanted`: how many there are in all.
 pub(super) fn failed(wanted: usize, error: &io::Error) -> OpenError {
-    let instead = "as root, -e uprobe:FILE:FUNCTION does the same without breakpoints";
+    let instead = "root needs none, with -e uprobe:FILE:FUNCTION or with --span";
     let reason = match error.raw_os_error() {
         Some(libc::ESRCH) => return OpenError::NoSuchTask,
         Some(libc::ENOSPC) => format!(
-            "the processor has too few breakpoint registers for {wanted} (x86_64 has 4): name fewer functions, or end the \
-             debugger that uses them; {instead}"
+            "the processor has too few breakpoint registers for {wanted} (x86_64 has 4; each end of a function of --span takes \
+             one): name fewer functions, or end the debugger that uses them; {instead}"
         ),
         Some(libc::EINVAL) => format!("the kernel takes no such breakpoint (it needs Linux 5.13): {instead}"),
         Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::ENXIO) => {

@@ -9,7 +9,7 @@ use std::io;
 
 use recording::event::Role;
 use recording::info::EventCounts;
-use recording::probe::FilePlace;
+use recording::probe::{CallMoment, FilePlace};
 
 use super::attempts::open_failed;
 use super::breakpoints;
@@ -18,9 +18,9 @@ use super::sampling_event::{SharedSettings, core_type};
 use super::scope::{OpenError, Scope};
 use super::trouble;
 use super::waits;
-use crate::open::events::{Counter, Events, Point, PointSource};
+use crate::open::events::{CallPoint, Counter, Events, Point, PointSource};
 use crate::sys::perf_event::{Attr, EventFd, THIS_THREAD, flag};
-use perf_data::decode::{self, SampleLayout};
+use perf_data::decode::{self, CallHit, SampleLayout};
 use perf_data::translate::FurtherEvent;
 
 /// All events of a recording. The only owner of perf descriptors.
@@ -58,7 +58,10 @@ enum What {
     /// A named event that counts, except the first; with its index in [`Events::infos`].
     Counted(u32, Counter),
     Point(u32, Point),
-    /// Records nothing: it owns rings for breakpoints, which are opened when the program has executed.
+    /// Where calls of a function begin or end.
+    Call(CallPoint, Point),
+    /// Records nothing: it owns rings for breakpoints, which are opened when the program has executed, and for calls,
+    /// which may be closed early.
     PointRings,
 }
 
@@ -103,7 +106,9 @@ impl EventSet {
             whats.push(What::Counted(*index, counter.clone()));
         }
         whats.extend((events.points.iter()).map(|(index, point)| What::Point(*index, point.clone())));
-        whats.extend(events.has_breakpoints().then_some(What::PointRings));
+        let needs_rings = events.has_breakpoints() || !events.calls.is_empty();
+        whats.extend(needs_rings.then_some(What::PointRings));
+        whats.extend((events.calls.iter()).map(|(call, point)| What::Call(*call, point.clone())));
         // Opened last: where descriptors are scarce, the recording can do without larger dumps.
         whats.extend(larger.map(|bytes| What::Samples(Dumps::Larger(bytes))));
         let larger_wait_stacks = fired.and_then(|(_, larger)| larger);
@@ -209,7 +214,7 @@ impl EventSet {
                 let Some(attr) = spec.attr(&self.common, *cpu, address) else {
                     continue;
                 };
-                let is_named = spec.what.index().is_some();
+                let is_named = spec.what.index().is_some() || spec.what.call().is_some();
                 let opened = EventFd::open(&attr, pid, *cpu).and_then(|event| {
                     if is_named {
                         self.ids.insert(event.id()?, index);
@@ -242,7 +247,7 @@ impl EventSet {
             What::Switches => waits::failed("dummy", cpu, error).into(),
             What::WaitStacks(_) => waits::failed("context-switches", cpu, error).into(),
             What::Counted(_, counter) => trouble::counter(counter, &self.common, cpu, error),
-            What::Point(_, point) => match &point.source {
+            What::Point(_, point) | What::Call(_, point) => match &point.source {
                 PointSource::Tracepoint(tracepoint) => trouble::point(&tracepoint.name, &self.common, cpu, error),
                 PointSource::Breakpoint(_) => breakpoints::failed(self.breakpoints().count(), error),
             },
@@ -423,7 +428,8 @@ impl EventSet {
     pub(crate) fn event_of(&self, role: Role, record: &[u8]) -> Option<FurtherEvent<'_>> {
         let spec = decode::event_id(record).and_then(|id| self.ids.get(&id));
         // For records about the ring itself, any event of the role serves.
-        let first = || self.specs.iter().position(|spec| spec.what.role() == role);
+        let is_any = |spec: &Spec| spec.what.role() == role && spec.what.index().is_some();
+        let first = || self.specs.iter().position(is_any);
         let spec = &self.specs[spec.copied().or_else(first)?];
         Some(FurtherEvent {
             role: spec.what.role(),
@@ -442,10 +448,46 @@ impl EventSet {
         })
     }
 
-    /// The kernel's counts, summed over all events of a role.
+    /// The beginning or end of a call that a record is of.
+    pub(crate) fn call_of(&self, record: &[u8]) -> Option<(CallPoint, CallHit)> {
+        let spec = &self.specs[*decode::event_id(record).and_then(|id| self.ids.get(&id))?];
+        Some((spec.what.call()?, CallHit::decode(record, &spec.layout)?))
+    }
+
+    /// Calls of a function whose beginning found no room in the ring. 0 before Linux 6.0.
+    pub(crate) fn lost_calls(&self, function: u32) -> u64 {
+        let entry = Some(CallPoint {
+            function,
+            moment: CallMoment::Begins,
+        });
+        let entries = self.fds.iter().filter(|fd| self.specs[fd.spec].what.call() == entry);
+        let counts = entries.filter_map(|fd| fd.event.counts().ok());
+        counts.map(|counts| counts.lost).sum()
+    }
+
+    /// Calls of a function are no longer recorded, and cost nothing any more: an event that is only disabled keeps its
+    /// uprobe. Events that own rings come before those of calls, and keep their indices.
+    pub(crate) fn stop_calls(&mut self, function: u32) {
+        let is_meant = |spec: &Spec| spec.what.call().is_some_and(|call| call.function == function);
+        let specs = &self.specs;
+        let closed: Vec<Fd> = self.fds.extract_if(.., |fd| is_meant(&specs[fd.spec])).collect();
+        // The kernel waits for a grace period with each uprobe.
+        let _ = std::thread::Builder::new()
+            .name("sprof-close".to_owned())
+            .spawn(move || drop(closed));
+        // Threads that are found later get no new ones.
+        for spec in self.specs.iter_mut().filter(|spec| is_meant(spec)) {
+            spec.what = What::PointRings;
+        }
+    }
+
+    /// The kernel's counts, summed over all events of a role, without those of calls.
     pub(crate) fn totals(&self, role: Role) -> EventCounts {
         let mut totals = EventCounts::default();
-        for counts in self.of_role(role).filter_map(|fd| fd.event.counts().ok()) {
+        let of_role = self
+            .of_role(role)
+            .filter(|fd| self.specs[fd.spec].what.call().is_none());
+        for counts in of_role.filter_map(|fd| fd.event.counts().ok()) {
             counts.add_to(&mut totals);
         }
         totals
@@ -478,7 +520,7 @@ impl What {
             What::Switches => Role::Switch,
             What::WaitStacks(_) => Role::WaitStack,
             What::Counted(..) => Role::Counted,
-            What::Point(..) | What::PointRings => Role::Point,
+            What::Point(..) | What::Call(..) | What::PointRings => Role::Point,
         }
     }
 
@@ -492,19 +534,23 @@ impl What {
     fn index(&self) -> Option<u32> {
         match self {
             What::Counted(index, _) | What::Point(index, _) => Some(*index),
-            What::Samples(_) | What::Switches | What::WaitStacks(_) | What::PointRings => None,
+            What::Samples(_) | What::Switches | What::WaitStacks(_) | What::Call(..) | What::PointRings => None,
         }
     }
 
     fn breakpoint(&self) -> Option<&FilePlace> {
         match self {
-            What::Point(
-                _,
-                Point {
-                    source: PointSource::Breakpoint(place),
-                    ..
-                },
-            ) => Some(place),
+            What::Point(_, point) | What::Call(_, point) => match &point.source {
+                PointSource::Breakpoint(place) => Some(place),
+                PointSource::Tracepoint(_) => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn call(&self) -> Option<CallPoint> {
+        match self {
+            What::Call(call, _) => Some(*call),
             _ => None,
         }
     }
@@ -513,6 +559,7 @@ impl What {
         match self {
             What::Counted(_, counter) => further::counter_layout(counter, common),
             What::Point(_, point) => further::point_layout(point, common),
+            What::Call(..) => further::CALL_LAYOUT,
             What::Samples(_) | What::Switches | What::WaitStacks(_) | What::PointRings => {
                 common.choice.layout(common.stack_bytes)
             }
@@ -531,7 +578,7 @@ impl Spec {
             What::Switches => waits::switches(common),
             What::WaitStacks(Dumps::Usual(bytes) | Dumps::Larger(bytes)) => waits::stacks(common, *bytes),
             What::Counted(_, counter) => return further::counter_attr(counter, &self.layout, common, cpu),
-            What::Point(_, point) => further::point_attr(point, &self.layout, common, address),
+            What::Point(_, point) | What::Call(_, point) => further::point_attr(point, &self.layout, common, address),
             What::PointRings => waits::owner(common),
         };
         Some(match self.what.is_larger() {

@@ -39,6 +39,15 @@ pub(super) fn point_layout(point: &Point, common: &SharedSettings) -> SampleLayo
     }
 }
 
+/// The fields of samples at calls.
+pub(super) const CALL_LAYOUT: SampleLayout = SampleLayout {
+    registers: RegisterSet::NATIVE,
+    call_chain: false,
+    stack_bytes: 0,
+    period: None,
+    raw: false,
+};
+
 /// The attributes of a counting event; `None` if the CPU lacks the event.
 pub(super) fn counter_attr(
     counter: &Counter,

@@ -28,5 +28,5 @@ pub use defined::Probes;
 pub use error::ProbeError;
 pub(crate) use finding::examine;
 pub(crate) use leftovers::leftovers;
-pub(crate) use named::{DefinedProbe, define_all};
+pub(crate) use named::{DefinedCalls, DefinedProbe, define_all};
 pub(crate) use tracefs::ProbeList;

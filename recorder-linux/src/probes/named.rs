@@ -1,6 +1,6 @@
 //! The probes of one recording, defined: names to tracepoints.
 
-use recording::probe::{Probe, ProbePlace};
+use recording::probe::{CallMoment, Probe, ProbePlace, SpanFunction};
 
 use super::arguments;
 use super::defined::Probes;
@@ -21,30 +21,64 @@ pub(crate) struct DefinedProbe {
     pub(crate) notes: Vec<String>,
 }
 
-/// Defines all probes that the kernel has to know. They exist until the first value is dropped. Leftovers of killed
+/// What the kernel has for one recording.
+#[derive(Debug, Default)]
+pub(crate) struct DefinedProbes {
+    /// They exist until this is dropped.
+    pub(crate) held: Option<Probes>,
+    pub(crate) named: Vec<DefinedProbe>,
+    /// Of each function. `None` where this user may not define them.
+    pub(crate) calls: Option<Vec<DefinedCalls>>,
+}
+
+/// Group and event of each definition at a function's calls.
+pub(crate) type DefinedCalls = Vec<(CallMoment, String, String)>;
+
+/// Defines all probes that the kernel has to know, and, if that is allowed, those at calls. Leftovers of killed
 /// recordings are removed before. The error is for the user.
-pub(crate) fn define_all(probes: &[Probe]) -> Result<(Option<Probes>, Vec<DefinedProbe>), String> {
-    let probes = || probes.iter().filter(|probe| !probe.by_register);
-    let Some((first, place)) = probes().next().and_then(|first| Some((first, first.places.first()?))) else {
-        return Ok((None, Vec::new()));
+pub(crate) fn define_all(probes: &[Probe], spans: &[SpanFunction]) -> Result<DefinedProbes, String> {
+    let probes: Vec<&Probe> = probes.iter().filter(|probe| !probe.by_register).collect();
+    let first = probes.first().map(|first| first.text.clone());
+    let first_span = || spans.first().map(|first| format!("--span {}", first.name));
+    let Some(text) = first.or_else(first_span) else {
+        return Ok(DefinedProbes::default());
     };
-    let failed = |probe: &Probe, error: ProbeError| format!("cannot record {}: {error}", probe.text);
-    let tracefs = ProbeFiles::find(ProbeList::of(place)).map_err(|error| failed(first, error))?;
-    let removed = remove_leftovers(&tracefs).map_err(|error| failed(first, error))?;
-    let mut held = Probes::none(tracefs).map_err(|error| failed(first, error))?;
-    let mut defined: Vec<DefinedProbe> = Vec::new();
-    for probe in probes() {
-        let before = held.tracepoints().count();
-        held.add(&probe.places).map_err(|error| failed(probe, error))?;
-        let new = held.tracepoints().skip(before);
+    let first_place = probes.first().and_then(|first| first.places.first());
+    let list = first_place.map_or(ProbeList::Uprobes, ProbeList::of);
+    let failed = |text: &str, error: ProbeError| format!("cannot record {text}: {error}");
+    let tracefs = match ProbeFiles::find(list) {
+        // Breakpoint registers find calls, too.
+        Err(_) if probes.is_empty() => return Ok(DefinedProbes::default()),
+        found => found.map_err(|error| failed(&text, error))?,
+    };
+    let removed = match remove_leftovers(&tracefs) {
+        Err(_) if probes.is_empty() => return Ok(DefinedProbes::default()),
+        removed => removed.map_err(|error| failed(&text, error))?,
+    };
+    let mut held = Probes::none(tracefs).map_err(|error| failed(&text, error))?;
+    let mut defined: Vec<DefinedProbe> = Vec::with_capacity(probes.len());
+    for probe in probes {
+        let tracepoints = add(&mut held, &probe.places).map_err(|error| failed(&probe.text, error))?;
         let mut notes = probe.notes.clone();
         notes.extend(what_is_left_out(probe));
         defined.push(DefinedProbe {
             text: probe.text.clone(),
             name: probe.name.clone(),
-            tracepoints: new.map(|(group, event)| (group.to_owned(), event.to_owned())).collect(),
+            tracepoints,
             notes,
         });
+    }
+    let mut calls = Vec::with_capacity(spans.len());
+    for span in spans {
+        let failed = |error| failed(&format!("--span {}", span.name), error);
+        let mut of_span = DefinedCalls::new();
+        for moment in CallMoment::ALL {
+            let places = span.places.iter().filter(|place| place.moment == moment);
+            let places: Vec<ProbePlace> = places.map(|place| place.place.clone()).collect();
+            let defined = add(&mut held, &places).map_err(failed)?.into_iter();
+            of_span.extend(defined.map(|(group, event)| (moment, group, event)));
+        }
+        calls.push(of_span);
     }
     if let (false, Some(first)) = (removed.places.is_empty(), defined.first_mut()) {
         let pids: Vec<String> = removed.pids.iter().map(ToString::to_string).collect();
@@ -56,7 +90,19 @@ pub(crate) fn define_all(probes: &[Probe]) -> Result<(Option<Probes>, Vec<Define
         );
         first.notes.insert(0, note);
     }
-    Ok((Some(held), defined))
+    Ok(DefinedProbes {
+        held: Some(held),
+        named: defined,
+        calls: Some(calls),
+    })
+}
+
+/// Defines places of one name. Returns group and event of each tracepoint.
+fn add(held: &mut Probes, places: &[ProbePlace]) -> Result<Vec<(String, String)>, ProbeError> {
+    let before = held.tracepoints().count();
+    held.add(places)?;
+    let new = held.tracepoints().skip(before);
+    Ok(new.map(|(group, event)| (group.to_owned(), event.to_owned())).collect())
 }
 
 /// Arguments of marks that the kernel can't read.

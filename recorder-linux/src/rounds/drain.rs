@@ -13,6 +13,7 @@ use recording::sink::EventSink;
 
 use super::dump_size::DumpSize;
 use super::{Jitter, RoundFindings, RoundRule};
+use crate::calls::CallPairs;
 use crate::open::events::PointLimit;
 use crate::open::{OpenedEvents, StackLimit};
 use crate::processes::unrecorded::Unrecorded;
@@ -31,6 +32,8 @@ use recording::session::StopReason;
 /// sampled delivers some hundreds of stacks in 2 ms, and pays for each. Also the length of the round after copies of
 /// such stacks became larger: how full they make the ring is not known yet.
 const ROUND_FOR_MANY_WAITS: Duration = Duration::from_millis(2);
+/// Beginnings and ends of calls in a round that are many. Small rings have room for some thousands.
+const MANY_CALLS: u64 = 1_000;
 /// Length of the round after one with many point events, which mostly come in series.
 const ROUND_FOR_MANY_POINTS: Duration = Duration::from_millis(4);
 /// The longest round while the heap of a program is sampled. Its rings are small, and fill at any pace: in this time
@@ -68,6 +71,7 @@ pub(crate) struct RoundLoop<'a, 's> {
     pub(crate) deadline: Option<Timestamp>,
     pub(crate) rate_hz: f64,
     pub(crate) resources: &'a mut Resources,
+    pub(crate) calls: &'a mut CallPairs,
     pub(crate) sink: &'a mut SpanSink<'s>,
 }
 
@@ -80,8 +84,14 @@ struct Drained {
     /// Samples of the event that samples.
     samples: u64,
     wait_stacks: u64,
+    /// Beginnings and ends of calls.
+    calls: u64,
     /// How full the fullest ring was, 0 to 1.
     fill: f64,
+    /// How full the fullest ring of points was.
+    point_fill: f64,
+    /// True if points or calls were lost.
+    lost_points: bool,
 }
 
 impl RoundLoop<'_, '_> {
@@ -119,6 +129,9 @@ impl RoundLoop<'_, '_> {
             }
             let mut report = |message: Message| message.deliver(self.sink);
             self.resources.look(self.translator.live_processes(), &mut report);
+            for function in self.calls.end_round(drained.point_fill, drained.lost_points, self.sink) {
+                self.opened.events.stop_calls(function);
+            }
             let completion = self.sink.end_round(Timestamp(until_ns));
             let (heap_fill, span_fill) = (self.sink.next.fill(), self.sink.fill());
             let switched = stack_limit.after(drained.wait_stacks, woken);
@@ -162,7 +175,7 @@ impl RoundLoop<'_, '_> {
             if span_fill.is_some() {
                 rule = rule.capped(ROUND_WITH_SPANS, worked);
             }
-            if points.are_many() {
+            if points.are_many() || drained.calls >= MANY_CALLS {
                 rule = rule.capped(ROUND_FOR_MANY_POINTS, worked);
             }
         };
@@ -174,7 +187,8 @@ impl RoundLoop<'_, '_> {
         self.resources.finish(self.translator.live_processes(), &mut |message| {
             message.deliver(self.sink)
         });
-        self.drain(&mut queue, &mut points, u64::MAX);
+        let drained = self.drain(&mut queue, &mut points, u64::MAX);
+        self.calls.end_round(drained.point_fill, drained.lost_points, self.sink);
         if !matches!(self.watched, Watched::Machine) {
             self.unrecorded.look(end, self.translator, self.sink);
         }
@@ -208,7 +222,12 @@ impl RoundLoop<'_, '_> {
         until_ns: u64,
     ) -> Drained {
         let mut drained = Drained::default();
-        let RoundLoop { translator, sink, .. } = self;
+        let RoundLoop {
+            translator,
+            sink,
+            calls,
+            ..
+        } = self;
         let OpenedEvents {
             rings,
             roles,
@@ -216,9 +235,12 @@ impl RoundLoop<'_, '_> {
             origins,
             ..
         } = &mut *self.opened;
-        for ring in &mut *rings {
+        for (ring, role) in rings.iter_mut().zip(&*roles) {
             ring.refresh();
             drained.fill = drained.fill.max(ring.fill());
+            if *role == Role::Point {
+                drained.point_fill = drained.point_fill.max(ring.fill());
+            }
         }
         let records = merge::drain(rings, until_ns, queue, &mut |ring, due| {
             let DueRecord { time, record, after } = due;
@@ -229,9 +251,14 @@ impl RoundLoop<'_, '_> {
                 drained.opens_file |= !decode::opens_no_file(record);
             }
             if matches!(role, Role::Counted | Role::Point) {
-                if origins.as_mut().is_none_or(|origins| origins.counts(time, record))
-                    && let Some(event) = events.event_of(role, record)
-                {
+                drained.lost_points |= role == Role::Point && decode::reports_loss(record);
+                if !origins.as_mut().is_none_or(|origins| origins.counts(time, record)) {
+                    return;
+                }
+                if let Some((point, hit)) = events.call_of(record) {
+                    calls.hit(time, point, &hit);
+                    drained.calls += 1;
+                } else if let Some(event) = events.event_of(role, record) {
                     points.take(time, record, &event, translator, *sink);
                 }
                 return;

@@ -65,17 +65,20 @@ impl Session for Recording {
         for list in &options.events {
             specs.extend(events::parse(list).map_err(|error| RecordError::Failed(error.to_string()))?);
         }
-        let (probes, defined) = probes::define_all(&options.probes).map_err(RecordError::Failed)?;
-        let events = Events::resolve(
+        let defined = probes::define_all(&options.probes, &options.spans).map_err(RecordError::Failed)?;
+        let mut events = Events::resolve(
             Path::new("/"),
             &specs,
             options.rate_hz,
             options.event_sampling,
             options.off_cpu,
             &options.probes,
-            &defined,
+            &defined.named,
         )
         .map_err(RecordError::Failed)?;
+        let calls = defined.calls.as_deref();
+        (events.add_calls(Path::new("/"), &options.spans, calls)).map_err(RecordError::Failed)?;
+        let probes = defined.held;
         let backend = match &options.target {
             RecordTarget::Command => open_launched(options, events, probes),
             RecordTarget::Processes(pids) => {

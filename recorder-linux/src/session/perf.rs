@@ -12,6 +12,7 @@ use recording::sink::EventSink;
 
 use super::attach::{self, RunningTarget};
 use super::common::SessionParts;
+use crate::calls::CallPairs;
 use crate::heap::{HeapRecorder, HeapSink, StaticStart};
 use crate::machine::host;
 use crate::open::events::Events;
@@ -124,6 +125,7 @@ impl PerfSession {
                 (program.release().map_or(others, Watched::Program), None)
             }
         };
+        let mut calls = CallPairs::new(&options.spans);
         let ended = RoundLoop {
             opened,
             translator: &mut translator,
@@ -134,6 +136,7 @@ impl PerfSession {
             deadline: common.duration_ns().map(|ns| Timestamp(start.0.saturating_add(ns))),
             rate_hz: options.rate_hz,
             resources: &mut resources,
+            calls: &mut calls,
             sink,
         }
         .run();
@@ -169,6 +172,7 @@ impl PerfSession {
         for role in [Role::Running, Role::Switch, Role::Counted, Role::Point] {
             report_remaining_losses(opened.events.totals(role).lost, role, &mut translator, end, sink);
         }
+        let of_calls = calls.finish(|function| opened.events.lost_calls(function), start, end, sink);
         let (heap, unread_spans) = stages.finish(end);
         // Events of whole CPUs also count idle time.
         let of_tasks = options.target != RecordTarget::WholeMachine;
@@ -194,6 +198,7 @@ impl PerfSession {
         }
         let mut notes = std::mem::take(&mut opened.notes);
         notes.extend(unread_spans);
+        notes.extend(of_calls);
         // The kernel switches and reads events one after the other, which alone accounts for less than a hundredth.
         if let Some(share) = counted.partial_share().filter(|share| *share < 0.99)
             && opened.choice.hardware

@@ -42,7 +42,13 @@ impl PtraceSession {
         events: &Events,
     ) -> Result<PtraceSession, String> {
         if !events.is_empty() {
-            let names: Vec<&str> = events.infos.iter().map(|info| info.name.as_str()).collect();
+            let spans = common.options.spans.iter().map(|span| span.name.as_str());
+            let names: Vec<&str> = events
+                .infos
+                .iter()
+                .map(|info| info.name.as_str())
+                .chain(spans)
+                .collect();
             return Err(format!(
                 "cannot record {}: {refusal}, and ptrace, the other way to record, knows no events. {}",
                 names.join(", "),

@@ -22,6 +22,12 @@ pub(super) fn check(options: &RecordOptions) -> Result<(), RecordError> {
             "cannot record {event}: macOS has no events like those of Linux; without -e there is a profile of CPU time"
         )));
     }
+    if let Some(span) = options.spans.first() {
+        return Err(RecordError::Failed(format!(
+            "cannot record --span {}: macOS gives no breakpoints to sprof; without --span there is a profile of CPU time",
+            span.name
+        )));
+    }
     if options.heap.is_some() {
         return Err(RecordError::Failed(
             "cannot record the heap: that is possible on Linux only; without --heap there is a profile of CPU time"

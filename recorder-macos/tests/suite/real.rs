@@ -108,6 +108,7 @@ fn options(target: RecordTarget, words: &[&str]) -> RecordOptions {
         events: Vec::new(),
         event_sampling: None,
         probes: Vec::new(),
+        spans: Vec::new(),
         heap: None,
         resources: true,
         duration: Some(Duration::from_secs(2)),

@@ -44,6 +44,7 @@ pub(crate) fn options(target: RecordTarget, command: &[&str], duration_ms: Optio
         events: Vec::new(),
         event_sampling: None,
         probes: Vec::new(),
+        spans: Vec::new(),
         heap: None,
         resources: true,
         duration: duration_ms.map(Duration::from_millis),

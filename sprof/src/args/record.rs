@@ -64,6 +64,13 @@ pub(crate) struct RecordingArgs {
           conflicts_with = "rate", value_parser = clap::value_parser!(u64).range(1..=i64::MAX as u64))]
     pub(crate) count: Option<u64>,
 
+    /// Record each call of this function of the program as a span, from its first instruction to its end. Without root
+    /// four breakpoint registers of the processor find beginnings and ends: a function may have three ends. As root
+    /// uprobes do. A function that is called more than 5,000 times a second is switched off. May be given several
+    /// times. Linux only.
+    #[arg(long, value_name = "FUNCTION", help_heading = "What to sample")]
+    pub(crate) span: Vec<String>,
+
     /// Accepted as in perf; sprof always records stacks.
     #[arg(short = 'g', long, hide = true)]
     pub(crate) stacks: bool,

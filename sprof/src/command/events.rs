@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use perf_data::events::{self, EventSelector};
 use recording::event::Pid;
-use recording::probe::Probe;
+use recording::probe::{Probe, SpanFunction};
 use recording::program;
 use recording::session::RecordTarget;
 
@@ -22,14 +22,14 @@ use crate::recorder;
 /// The word for the list of all events.
 const LIST: &str = "list";
 
-/// The named events, checked, and the probes among them, found in their files and in the folders of debug files.
+/// The probes among the named events, which are checked: found in their files and in the folders of debug files.
 /// Breakpoints are in `program`, or in the processes of `target`.
-pub(super) fn named(
+pub(super) fn probes(
     args: &RecordingArgs,
     symbols: &SymbolArgs,
     target: &RecordTarget,
     program: &ProgramWords,
-) -> Result<(Vec<String>, Vec<Probe>), Failure> {
+) -> Result<Vec<Probe>, Failure> {
     let options = symbols.options(None);
     let mut specs = Vec::new();
     for list in &args.event {
@@ -44,7 +44,22 @@ pub(super) fn named(
             probes.push(probes::find(*kind, &spec.text, place, &programs, &options)?);
         }
     }
-    Ok((args.event.clone(), probes))
+    Ok(probes)
+}
+
+/// The functions of `--span`, found in `program` or in the processes of `target`.
+pub(super) fn spans(
+    args: &RecordingArgs,
+    symbols: &SymbolArgs,
+    target: &RecordTarget,
+    program: &ProgramWords,
+) -> Result<Vec<SpanFunction>, Failure> {
+    let options = symbols.options(None);
+    let spans = args.span.iter().map(|name| {
+        let span = programs(target, program).and_then(|programs| probes::span(name, &programs, &options));
+        span.map_err(|reason| format!("cannot record --span {name}: {reason}").into())
+    });
+    spans.collect()
 }
 
 /// The files of the programs that are recorded.

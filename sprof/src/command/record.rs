@@ -380,7 +380,8 @@ pub(super) fn plan(
     }
     // The kernel lowers its limit if interrupts take long, as in many virtual machines: seen down to 250 Hz.
     let rate_hz = args.rate_hz().min(limit_hz);
-    let (events, probes) = events::named(args, symbols, &target, &program)?;
+    let probes = events::probes(args, symbols, &target, &program)?;
+    let spans = events::spans(args, symbols, &target, &program)?;
     let mut recorder = RecordOptions {
         target,
         command: program.command,
@@ -391,8 +392,9 @@ pub(super) fn plan(
         larger_stacks: args.stack_bytes().is_none(),
         off_cpu: args.off_cpu,
         parallelism: args.parallelism,
-        events,
+        events: args.event.clone(),
         probes,
+        spans,
         event_sampling: args.event_sampling(),
         heap: args.heap.filter(|how| *how != HeapHow::Off).map(|how| HeapOptions {
             interval: args.heap_interval.unwrap_or(USUAL_HEAP_INTERVAL),

@@ -7,10 +7,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use perf_data::events::ProbeKind;
-use recording::probe::{FilePlace, KernelPlace, Probe, ProbePlace};
+use recording::probe::{CallMoment, CallPlace, FilePlace, KernelPlace, Probe, ProbePlace, SpanFunction};
 use recording::regular_file;
 use symbolicator::SymbolOptions;
-use symbolicator::probe::{AtOffset, FoundFunctions, StaticProbe, find_functions, place_at, static_probes};
+use symbolicator::probe::{
+    AtOffset, FoundFunctions, StaticProbe, call_places, find_functions, place_at, static_probes,
+};
 
 /// Most names in a message.
 const MAX_LISTED: usize = 5;
@@ -127,10 +129,7 @@ fn uprobe(path: &Path, place: &str, options: &SymbolOptions) -> Result<Probe, St
         ));
     }
     let (function, offset) = function_and_offset(place);
-    let functions = find_functions(path, function, options).map_err(|error| error.to_string())?;
-    if functions.found.is_empty() {
-        return Err(not_found(path, function, &functions));
-    }
+    let functions = functions(path, function, options)?;
     let mut notes = Vec::new();
     let mut places = Vec::new();
     for function in &functions.found {
@@ -145,6 +144,56 @@ fn uprobe(path: &Path, place: &str, options: &SymbolOptions) -> Result<Probe, St
     }
     notes.extend(what_escapes(function, &functions));
     Ok(probe(format!("uprobe:{place}"), places, notes))
+}
+
+/// The functions of a name, at least one.
+fn functions(path: &Path, name: &str, options: &SymbolOptions) -> Result<FoundFunctions, String> {
+    let functions = find_functions(path, name, options).map_err(|error| error.to_string())?;
+    match functions.found.is_empty() {
+        true => Err(not_found(path, name, &functions)),
+        false => Ok(functions),
+    }
+}
+
+/// Finds where calls of a function in these programs begin and end. The error is for the user.
+pub(crate) fn span(name: &str, programs: &[PathBuf], options: &SymbolOptions) -> Result<SpanFunction, String> {
+    let mut span = SpanFunction {
+        name: name.to_owned(),
+        places: Vec::new(),
+        notes: Vec::new(),
+    };
+    let mut targets = BTreeSet::new();
+    for path in programs {
+        let functions = functions(path, name, options)?;
+        for places in call_places(path, &functions.found, options).map_err(|error| error.to_string())? {
+            let begins = std::iter::once((CallMoment::Begins, places.entry));
+            let returns = places.returns.iter().map(|at| (CallMoment::Returns, *at));
+            let tail_calls = places
+                .tail_calls
+                .iter()
+                .map(|call| (CallMoment::TailCall, call.file_offset));
+            let all = begins.chain(returns).chain(tail_calls);
+            span.places.extend(all.map(|(moment, file_offset)| CallPlace {
+                place: at(path, file_offset),
+                moment,
+            }));
+            let unknown = || "a function of another file".to_owned();
+            targets.extend(
+                places
+                    .tail_calls
+                    .into_iter()
+                    .map(|call| call.target.unwrap_or_else(unknown)),
+            );
+        }
+        span.notes.extend(what_escapes(name, &functions));
+    }
+    if !targets.is_empty() {
+        span.notes.push(format!(
+            "calls of {name} can end with a jump to {}, whose time is then not in the span",
+            list(targets.iter())
+        ));
+    }
+    Ok(span)
 }
 
 fn breakpoint(programs: &[PathBuf], place: &str, options: &SymbolOptions) -> Result<Probe, String> {

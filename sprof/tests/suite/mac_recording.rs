@@ -141,6 +141,7 @@ fn options(pid: i32, seconds: u64, off_cpu: bool) -> RecordOptions {
         events: Vec::new(),
         event_sampling: None,
         probes: Vec::new(),
+        spans: Vec::new(),
         heap: None,
         resources: true,
         duration: Some(Duration::from_secs(seconds)),

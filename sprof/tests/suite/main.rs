@@ -70,6 +70,7 @@ mod share;
 mod simpleperf;
 mod source_paths;
 mod span_files;
+mod span_functions;
 mod span_views;
 mod spool;
 mod stat;

@@ -23,7 +23,7 @@ fn probes() -> Option<()> {
 }
 
 /// Goes on where the processor has breakpoint registers.
-fn breakpoints() -> Option<()> {
+pub(crate) fn breakpoints() -> Option<()> {
     skip::perf_events()?;
     let output = sprof().args(["doctor", "--json"]).output().unwrap();
     let doctor: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -3,7 +3,7 @@
 use yaxpeax_arch::{Decoder, U8Reader};
 use yaxpeax_arm::armv8::a64::{InstDecoder, Opcode, Operand};
 
-use super::decoded::{AddressUse, DecodedInstruction};
+use super::decoded::{AddressUse, CodeFlow, DecodedInstruction};
 
 pub(super) fn decode(bytes: &[u8], address: u64) -> DecodedInstruction {
     let Some(word) = bytes.first_chunk::<4>() else {
@@ -11,6 +11,7 @@ pub(super) fn decode(bytes: &[u8], address: u64) -> DecodedInstruction {
             len: bytes.len(),
             text: ".byte ; less than an instruction".to_owned(),
             reference: None,
+            flow: CodeFlow::Unknown,
         };
     };
     match InstDecoder::default().decode(&mut U8Reader::new(word)) {
@@ -41,16 +42,25 @@ pub(super) fn decode(bytes: &[u8], address: u64) -> DecodedInstruction {
                 Opcode::CBZ | Opcode::CBNZ | Opcode::TBZ | Opcode::TBNZ => AddressUse::Jump(target),
                 _ => AddressUse::Data(target),
             });
+            let flow = match (instruction.opcode, reference) {
+                (Opcode::RET | Opcode::RETAA | Opcode::RETAB, _) => CodeFlow::Return,
+                (Opcode::B, Some(AddressUse::Jump(target))) => CodeFlow::Jump(target),
+                (_, Some(AddressUse::Jump(target))) => CodeFlow::Branch(target),
+                (Opcode::BR | Opcode::BRAA | Opcode::BRAAZ | Opcode::BRAB | Opcode::BRABZ, _) => CodeFlow::IndirectJump,
+                _ => CodeFlow::Next,
+            };
             DecodedInstruction {
                 len: 4,
                 text,
                 reference,
+                flow,
             }
         }
         Err(error) => DecodedInstruction {
             len: 4,
             text: format!(".word {:#010x} ; {error}", u32::from_le_bytes(*word)),
             reference: None,
+            flow: CodeFlow::Unknown,
         },
     }
 }
@@ -58,7 +68,7 @@ pub(super) fn decode(bytes: &[u8], address: u64) -> DecodedInstruction {
 #[cfg(test)]
 mod tests {
     use super::AddressUse::{self, Call, Data, Jump};
-    use super::decode;
+    use super::{CodeFlow, decode};
 
     fn text(word: u32, address: u64) -> (String, Option<AddressUse>) {
         let decoded = decode(&word.to_le_bytes(), address);
@@ -88,6 +98,13 @@ mod tests {
             ("adr x1, 0x1238".to_owned(), Some(Data(0x1238)))
         );
         assert_eq!(text(0xd65f_03c0, 0), ("ret".to_owned(), None));
+        // bl #0x10; b.ne #-8; ret; b #0x10; br x0
+        let flow = |word: u32| decode(&word.to_le_bytes(), 0x1000).flow;
+        assert_eq!(flow(0x9400_0004), CodeFlow::Next);
+        assert_eq!(flow(0x54ff_ffc1), CodeFlow::Branch(0xff8));
+        assert_eq!(flow(0xd65f_03c0), CodeFlow::Return);
+        assert_eq!(flow(0x1400_0004), CodeFlow::Jump(0x1010));
+        assert_eq!(flow(0xd61f_0000), CodeFlow::IndirectJump);
     }
 
     #[test]

@@ -6,6 +6,24 @@ pub(super) struct DecodedInstruction {
     pub(super) len: usize,
     pub(super) text: String,
     pub(super) reference: Option<AddressUse>,
+    pub(super) flow: CodeFlow,
+}
+
+/// Where the processor goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CodeFlow {
+    /// At the next instruction: after a call, when that returns.
+    Next,
+    /// Where the caller is.
+    Return,
+    /// At a relative address.
+    Jump(u64),
+    /// There or at the next instruction.
+    Branch(u64),
+    /// At an address that is computed.
+    IndirectJump,
+    /// These bytes are no known instruction.
+    Unknown,
 }
 
 /// What an instruction does with a relative address that it contains.

@@ -6,10 +6,12 @@ mod x86_64;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
+use std::ops::Range;
 
 use names::symbol::FunctionSymbol;
 use object::{Architecture, Object};
 
+pub(crate) use self::decoded::CodeFlow;
 use self::decoded::{AddressUse, DecodedInstruction};
 use crate::error::SymbolError;
 use crate::jit::JitSymbols;
@@ -307,6 +309,17 @@ fn decode_bytes(processor: &Processor, bytes: &[u8], asked: usize, start: u64) -
         size: at.min(bytes.len()) as u64,
         instructions,
     }
+}
+
+/// Relative addresses of the instructions in a range, and where each leads. `None`: the code is not there.
+pub(crate) fn flows(file: &ObjectModule, range: &Range<u64>) -> Option<Vec<(u64, CodeFlow)>> {
+    let size = range
+        .end
+        .checked_sub(range.start)
+        .filter(|size| (1..=MAX_BYTES).contains(size))?;
+    let code = decode(file, "", range.start, size).ok()?;
+    let flows = code.instructions.into_iter();
+    Some(flows.map(|(offset, one)| (range.start + offset, one.flow)).collect())
 }
 
 /// The start of the instruction that holds a relative address, found by decoding from the start of its function. `None`

@@ -3,7 +3,7 @@
 use iced_x86::{Decoder, DecoderError, DecoderOptions, Formatter, FormatterOptions, Instruction, IntelFormatter};
 use iced_x86::{MemorySizeOptions, Mnemonic, OpKind};
 
-use super::decoded::{AddressUse, DecodedInstruction};
+use super::decoded::{AddressUse, CodeFlow, DecodedInstruction};
 
 pub(super) fn decode(bytes: &[u8], address: u64) -> DecodedInstruction {
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
@@ -18,16 +18,26 @@ pub(super) fn decode(bytes: &[u8], address: u64) -> DecodedInstruction {
             len: 1,
             text: format!(".byte {:#04x} ; {why}", bytes.first().copied().unwrap_or(0)),
             reference: None,
+            flow: CodeFlow::Unknown,
         };
     }
     let mut formatter = IntelFormatter::new();
     set(formatter.options_mut());
     let mut text = String::new();
     formatter.format(&instruction, &mut text);
+    let reference = reference(&instruction);
+    let flow = match (instruction.mnemonic(), reference) {
+        (Mnemonic::Ret | Mnemonic::Retf | Mnemonic::Iret | Mnemonic::Iretd | Mnemonic::Iretq, _) => CodeFlow::Return,
+        (Mnemonic::Jmp, Some(AddressUse::Jump(target))) => CodeFlow::Jump(target),
+        (Mnemonic::Jmp, _) => CodeFlow::IndirectJump,
+        (_, Some(AddressUse::Jump(target))) => CodeFlow::Branch(target),
+        _ => CodeFlow::Next,
+    };
     DecodedInstruction {
         len: instruction.len(),
         text,
-        reference: reference(&instruction),
+        reference,
+        flow,
     }
 }
 
@@ -58,7 +68,7 @@ fn reference(instruction: &Instruction) -> Option<AddressUse> {
 
 #[cfg(test)]
 mod tests {
-    use super::{AddressUse, decode};
+    use super::{AddressUse, CodeFlow, decode};
 
     #[test]
     fn branches_and_accesses_name_their_target() {
@@ -89,6 +99,14 @@ mod tests {
             ("mov eax, dword ptr [0x1026]", Some(AddressUse::Data(0x1026)))
         );
         assert_eq!(decode(&[0x55], 0x1000).text, "push rbp");
+        // call; jne; jmp; jmp rax; repz ret; ret 8
+        let flow = |bytes: &[u8]| decode(bytes, 0x1000).flow;
+        assert_eq!(flow(&[0xe8, 0x10, 0, 0, 0]), CodeFlow::Next);
+        assert_eq!(flow(&[0x75, 0x10]), CodeFlow::Branch(0x1012));
+        assert_eq!(flow(&[0xeb, 0xfc]), CodeFlow::Jump(0xffe));
+        assert_eq!(flow(&[0xff, 0xe0]), CodeFlow::IndirectJump);
+        assert_eq!(flow(&[0xf3, 0xc3]), CodeFlow::Return);
+        assert_eq!(flow(&[0xc2, 8, 0]), CodeFlow::Return);
     }
 
     #[test]

@@ -18,4 +18,4 @@ pub(crate) mod tracefs;
 
 pub(crate) use counter::Counter;
 pub(crate) use limit::PointLimit;
-pub(crate) use resolve::{Events, Point, PointSource};
+pub(crate) use resolve::{CallPoint, Events, Point, PointSource};

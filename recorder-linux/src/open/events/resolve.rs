@@ -4,12 +4,12 @@ use std::path::Path;
 
 use recording::event::Role;
 use recording::info::{EventInfo, PeriodUnit, SampleBy};
-use recording::probe::{FilePlace, Probe, ProbePlace};
+use recording::probe::{CallMoment, FilePlace, Probe, ProbePlace, SpanFunction};
 
 use super::counter::Counter;
 use super::pmu;
 use super::tracefs::{Tracepoint, Tracepoints};
-use crate::probes::DefinedProbe;
+use crate::probes::{DefinedCalls, DefinedProbe};
 use perf_data::events::names;
 use perf_data::events::{CountedCode, EventSelector, EventSpec, ONLY_USER_CODE};
 
@@ -21,12 +21,26 @@ pub(crate) enum PointSource {
     Breakpoint(FilePlace),
 }
 
+/// Breakpoints and uprobes are in code of programs.
+const USER_CODE: CountedCode = CountedCode {
+    user: true,
+    kernel: false,
+};
+
 /// A point event.
 #[derive(Clone, Debug)]
 pub(crate) struct Point {
     pub(crate) source: PointSource,
     pub(crate) sides: CountedCode,
     pub(crate) sample_by: SampleBy,
+}
+
+/// What a hit of a point says of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CallPoint {
+    /// Index of the function.
+    pub(crate) function: u32,
+    pub(crate) moment: CallMoment,
 }
 
 /// The events of a recording, ready to be opened.
@@ -38,6 +52,8 @@ pub(crate) struct Events {
     pub(crate) counted: Vec<(u32, Counter)>,
     /// Point events, each with its index in `infos`.
     pub(crate) points: Vec<(u32, Point)>,
+    /// Where calls of functions begin and end, which are to be spans.
+    pub(crate) calls: Vec<(CallPoint, Point)>,
     /// All events, in the order in which the user named them.
     pub(crate) infos: Vec<EventInfo>,
     /// Announcements for the user, a line each.
@@ -95,6 +111,43 @@ impl Events {
         Ok(events)
     }
 
+    /// Adds the calls of functions: by probes that are defined, else by breakpoints.
+    pub(crate) fn add_calls(
+        &mut self,
+        root: &Path,
+        spans: &[SpanFunction],
+        defined: Option<&[DefinedCalls]>,
+    ) -> Result<(), String> {
+        for (function, span) in (0..).zip(spans) {
+            let failed = |error: &dyn std::fmt::Display| format!("cannot record --span {}: {error}", span.name);
+            let sources: Vec<(CallMoment, PointSource)> = match defined.and_then(|all| all.get(function as usize)) {
+                None => {
+                    let places = span.places.iter();
+                    let sources = places.filter_map(|place| Some((place.moment, breakpoint_at(&place.place)?)));
+                    sources.collect()
+                }
+                Some(defined) => {
+                    let tracefs = Tracepoints::find(root).map_err(|error| failed(&error))?;
+                    let tracepoints = defined.iter().map(|(moment, group, event)| {
+                        let found = tracefs.tracepoint(group, event).map_err(|error| failed(&error));
+                        Ok((*moment, PointSource::Tracepoint(found?)))
+                    });
+                    tracepoints.collect::<Result<_, String>>()?
+                }
+            };
+            self.calls.extend(sources.into_iter().map(|(moment, source)| {
+                let point = Point {
+                    source,
+                    sides: USER_CODE,
+                    sample_by: SampleBy::Period(1),
+                };
+                (CallPoint { function, moment }, point)
+            }));
+            self.announcements.extend(span.notes.iter().cloned());
+        }
+        Ok(())
+    }
+
     /// Adds a point event: a tracepoint, or a probe defined as one.
     pub(crate) fn add_point(&mut self, tracepoint: Tracepoint, spec: &EventSpec, sample_by: SampleBy) {
         if self.infos.iter().any(|info| info.name == tracepoint.name) {
@@ -127,21 +180,15 @@ impl Events {
     /// Adds a breakpoint at each place of a probe, as one event.
     fn add_breakpoints(&mut self, probe: &Probe, spec: &EventSpec, sample_by: SampleBy) {
         let index = self.add_info(probe.name.clone(), Vec::new(), spec, sample_by);
-        let places = probe.places.iter().filter_map(|place| match place {
-            ProbePlace::File(place) => Some(place.clone()),
-            ProbePlace::Kernel(_) => None,
-        });
-        self.points.extend(places.map(|place| {
-            let point = Point {
-                source: PointSource::Breakpoint(place),
-                sides: CountedCode {
-                    user: true,
-                    kernel: false,
-                },
-                sample_by,
-            };
-            (index, point)
-        }));
+        self.points
+            .extend(probe.places.iter().filter_map(breakpoint_at).map(|source| {
+                let point = Point {
+                    source,
+                    sides: USER_CODE,
+                    sample_by,
+                };
+                (index, point)
+            }));
         self.announcements.extend(probe.notes.iter().cloned());
     }
 
@@ -211,15 +258,21 @@ impl Events {
 
     /// True if breakpoints are to be set.
     pub(crate) fn has_breakpoints(&self) -> bool {
-        let sources = self.points.iter().map(|(_, point)| &point.source);
-        sources
-            .into_iter()
-            .any(|source| matches!(source, PointSource::Breakpoint(_)))
+        let of_calls = self.calls.iter().map(|(_, point)| &point.source);
+        let mut sources = self.points.iter().map(|(_, point)| &point.source).chain(of_calls);
+        sources.any(|source| matches!(source, PointSource::Breakpoint(_)))
     }
 
     /// True if no named event needs more than a recording without `-e`.
     pub(crate) fn is_empty(&self) -> bool {
-        self.infos.is_empty()
+        self.infos.is_empty() && self.calls.is_empty()
+    }
+}
+
+fn breakpoint_at(place: &ProbePlace) -> Option<PointSource> {
+    match place {
+        ProbePlace::File(place) => Some(PointSource::Breakpoint(place.clone())),
+        ProbePlace::Kernel(_) => None,
     }
 }
 

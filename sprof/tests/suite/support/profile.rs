@@ -28,6 +28,8 @@ pub(crate) struct Thread {
     pub(crate) samples: Vec<Sample>,
     pub(crate) markers: Vec<Value>,
     pub(crate) marker_names: Vec<String>,
+    /// Start and end, ms; 0 where there is none.
+    pub(crate) marker_times: Vec<(f64, f64)>,
 }
 
 /// One sample.
@@ -381,6 +383,9 @@ fn read_thread(thread: &Value, strings: &[&str]) -> Thread {
         marker_names: array(&markers["name"])
             .iter()
             .map(|name| strings[index(name)].to_owned())
+            .collect(),
+        marker_times: (array(&markers["startTime"]).iter().zip(array(&markers["endTime"])))
+            .map(|(start, end)| (start.as_f64().unwrap_or_default(), end.as_f64().unwrap_or_default()))
             .collect(),
     }
 }

@@ -142,6 +142,10 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
             let path = try_build("c++", &format!("{name}.cpp"), name, C_FLAGS);
             has(Need::Cxx, path.is_ok(), "no C++ compiler").then(|| path.unwrap())
         }
+        "called" => {
+            let path = try_build("c++", "called.cpp", name, &[C_FLAGS, &["-pthread"]].concat());
+            has(Need::Cxx, path.is_ok(), "no C++ compiler").then(|| path.unwrap())
+        }
         "scopes" => {
             // clang writes the parameters of templates into the names of lambdas, as the ABI has them.
             let flags = [C_FLAGS, &["-std=c++20"]].concat();
