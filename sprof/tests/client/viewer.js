@@ -93,6 +93,7 @@ const axe = async () => {
         if (!labels.includes(argument)) throw new Error(`${task.url} counts ${labels}, not ${argument}`);
         await page.selectOption("#kind", { label: argument });
       }
+      else if (what === "inside") await page.selectOption("#inside", argument);
       else if (what === "focus") await page.focus(argument);
       else if (what === "eval") answer.shown.push(await page.evaluate(argument));
       else if (what === "until") await page.waitForSelector(argument);

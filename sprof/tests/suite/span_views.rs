@@ -8,7 +8,7 @@ use crate::support::{sprof, temp_dir};
 
 /// Requests of 10 ms: 4 in `parse` and 6 asleep; of so many, the last takes 40 ms more, in `rehash`. Each third one has
 /// an async span. Between two, `idle` runs for 5 ms.
-fn requests(folder: &Path, number: u32, slow_of: u32) -> PathBuf {
+pub(crate) fn requests(folder: &Path, number: u32, slow_of: u32) -> PathBuf {
     let (mut now, mut samples, mut markers) = (0.0, Vec::new(), Vec::new());
     for request in 1..=number {
         let start = now;

@@ -88,7 +88,7 @@ pub(super) fn data(base: &[Data], new: &[Data], limits: DiffLimits, options: &Di
         "version": VERSION,
         "about": about,
         "markers": {"names": [], "texts": [""], "leftOut": 0, "thread": columns.plain([]), "name": columns.plain([]),
-            "start": columns.plain([]), "duration": columns.plain([]), "text": columns.plain([])},
+            "start": columns.plain([]), "duration": columns.plain([]), "text": columns.plain([]), "kind": columns.plain([])},
         "counters": [],
         "calls": "paths",
         "stacks": stacks,

@@ -5,18 +5,18 @@ use serde_json::{Value, json};
 
 use super::columns::{PageColumns, micros};
 use super::threads::ThreadRows;
-use crate::data::{Data, Fields, Marker};
+use crate::data::{Data, Fields, Marker, MarkerPhase};
 use crate::text::push_shown;
 
 /// Most markers in a page. Those of the longest time stay.
-const MOST_MARKERS: usize = 50_000;
+const MOST_MARKERS: usize = 120_000;
 /// Longest text of a marker's fields, in bytes before escapes.
 const LONGEST_TEXT: usize = 400;
 /// Most bytes of all such texts. Markers of Firefox may have long URLs.
 const MOST_TEXT: usize = 8 << 20;
 
 /// The markers of all threads, by thread and time: names, texts of fields, and columns (thread, name, start, duration,
-/// text; text 0 is none).
+/// text, kind; text 0 is none; kind 1 is a span, 2 an async one).
 pub(super) fn markers(data: &Data, rows: &ThreadRows, columns: &mut PageColumns) -> Value {
     let mut found: Vec<(usize, &Marker)> = (data.threads.iter())
         .flat_map(|thread| thread.markers.iter().map(|marker| (rows.of(thread), marker)))
@@ -53,6 +53,10 @@ pub(super) fn markers(data: &Data, rows: &ThreadRows, columns: &mut PageColumns)
         "start": columns.deltas(found.iter().map(|(_, marker)| micros(marker.start_ms))),
         "duration": columns.plain(found.iter().map(|(_, marker)| micros(duration(marker)))),
         "text": columns.plain(text),
+        "kind": columns.plain(found.iter().map(|(_, marker)| match (marker.phase, marker.is_own, marker.is_async) {
+            (MarkerPhase::Interval, false, is_async) => 1 + u64::from(is_async),
+            _ => 0,
+        })),
     })
 }
 

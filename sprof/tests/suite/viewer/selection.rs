@@ -26,6 +26,7 @@ fn what_is_selected_in_the_viewer_has_the_figures_of_a_report_with_the_same_cond
     )
     .unwrap();
     let without_lines = crate::push::profile(folder.path());
+    let spans = crate::span_views::requests(folder.path(), 400, 100);
     let thread = 3;
     let choose_thread = format!(".row-thread:nth-child({thread} of .row-thread)");
     let steps = |parts: &[Vec<Value>]| parts.concat();
@@ -63,6 +64,12 @@ fn what_is_selected_in_the_viewer_has_the_figures_of_a_report_with_the_same_cond
             at_tab("callers", &[]),
         ]) }),
         json!({ "url": url(&page(&without_lines, &[])), "steps": steps(&[searched("/^work$/"), at_tab("source", &[])]) }),
+        json!({ "url": url(&page(&spans, &[])), "width": 360, "height": 800, "dark": true, "steps": steps(&[
+            at_tab("markers", &[json!(["axe", ""]), json!(["inside", "request"])]),
+            vec![json!(["click", "#tab-functions"])], both_orders(),
+            vec![json!(["kind", "Waits"])], both_orders(),
+            vec![json!(["url", "**/*.html*count=1*inside=request*"]), json!(["reload", ""]), json!(["show", ""]), json!(["key", "Escape"]), json!(["show", ""])],
+        ]) }),
     ];
     let Some(answers) = browse(&tasks) else { return };
     let functions = ["--view", "functions"];
@@ -129,6 +136,28 @@ fn what_is_selected_in_the_viewer_has_the_figures_of_a_report_with_the_same_cond
     assert_eq!(cell["range"], json!([40_000, 60_000]), "{cell}");
     let expected = report(&split.output, &[&functions[..], &["--time-range=0.04..0.06"]].concat());
     assert_eq!(cell["samples"], expected["selection"]["samples"], "{cell}");
+
+    // Of spans: rows of their own, and what threads did inside.
+    assert_eq!(shown(4, 0)["worst"], json!([]));
+    let labels = shown(4, 1)["labels"].as_array().unwrap();
+    let rows_of_spans: Vec<&Value> = { labels.iter() }
+        .filter(|label| label[0].as_str().unwrap().contains("row-spans"))
+        .map(|label| &label[1])
+        .collect();
+    assert_eq!(rows_of_spans, ["spans", "async spans"]);
+    assert_eq!(shown(4, 1)["crumbs"], json!(["inside request \u{d7}"]));
+    let inside = ["--inside", "request"];
+    let expected = report(&spans, &[&functions[..], &inside].concat());
+    assert_eq!(expected["selection"]["samples"], 1760);
+    assert_as_report("inside", [shown(4, 2), shown(4, 3)], &expected);
+    let expected = report(&spans, &[&functions[..], &inside, &["--waits"]].concat());
+    assert_as_report("waits inside", [shown(4, 4), shown(4, 5)], &expected);
+    assert_eq!(shown(4, 6)["samples"], expected["selection"]["samples"]);
+    assert!(
+        shown(4, 7)["samples"] == 400 && shown(4, 7)["crumbs"] == json!([]),
+        "{}",
+        shown(4, 7)
+    );
 
     let note = shown(3, 0)["note"].as_str().unwrap();
     assert!(note.starts_with("No source line is known of work;"), "{note}");

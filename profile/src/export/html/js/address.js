@@ -4,7 +4,7 @@
 /** Browsers refuse many changes of the address within seconds, and arrow keys make many. */
 const ADDRESS_MS = 150;
 /** Changes that Back takes back. @type {(keyof State)[]} */
-const STEPS = ["kind", "range", "view", "threads", "hidden", "focus", "tab", "zoom", "whole", "assembly"];
+const STEPS = ["kind", "range", "view", "threads", "inside", "hidden", "focus", "tab", "zoom", "whole", "assembly"];
 
 let addressTimer = 0;
 let isStep = false;
@@ -19,7 +19,7 @@ function numbersOf() {
 
 /** The state as the fragment of an address; what is as at the start is left out. */
 function addressOf() {
-  const { range, view, threads, hidden, focus, func, query, tab, sort, zoom, whole, assembly } = state;
+  const { range, view, threads, inside, hidden, focus, func, query, tab, sort, zoom, whole, assembly } = state;
   const said = new URLSearchParams();
   const time = (/** @type {TimeSpan} */ span) => `${span.from}-${span.to}`;
   if (tab !== TABS[0].id) said.set("tab", tab);
@@ -31,6 +31,7 @@ function addressOf() {
   if (hidden.length > 0) said.set("hide", hidden.join());
   if (zoom.length > 0) said.set("zoom", zoom.join());
   if (func >= 0) said.set("function", String(func));
+  if (inside) said.set("inside", inside);
   if (query) said.set("search", query);
   if (sort.column !== "own" || !sort.down) said.set("sort", sort.column + (sort.down ? "" : "-up"));
   if (whole) said.set("whole", "");
@@ -63,6 +64,7 @@ function stateOfAddress() {
     zoom: numbers("zoom", funcs),
     func: numbers("function", funcs)[0] ?? -1,
     query: said.get("search") ?? "",
+    inside: spanNames().find(([name]) => name === said.get("inside"))?.[0] ?? "",
     tab: (TABS.find(({ id }) => id === said.get("tab")) ?? TABS[0]).id,
     sort: { column: column === "total" || column === "name" ? column : "own", down: up !== "up" },
     whole: said.has("whole"),

@@ -33,10 +33,13 @@ function markersTab() {
     },
   });
   const left = leftOut > 0 ? `; ${grouped(leftOut)} shorter ones are not in the page` : "";
+  const spans = spanNames();
+  const choice = make("select", { id: "inside" }, make("option", { value: "" }, "any time"), ...spans.map(([of, number]) => make("option", { value: of, selected: of === state.inside }, `${of} (${grouped(number)})`)));
+  choice.addEventListener("change", () => change({ inside: /** @type {HTMLSelectElement} */ (choice).value }));
   const legend = make("p", { class: "legend" }, count(rows.length, "marker", "markers") + left);
   const none = state.query ? `No marker matches ${state.query}.` : "There are no markers here.";
   return {
-    element: make("div", { class: "markers-view" }, make("div", { class: "bar" }, legend), rows.length > 0 ? list.element : make("p", { class: "empty" }, none)),
+    element: make("div", { class: "markers-view" }, make("div", { class: "bar" }, legend, spans.length > 0 && make("label", {}, "Only inside", choice)), rows.length > 0 ? list.element : make("p", { class: "empty" }, none)),
     shown: () => list.update(rows.length),
   };
 }

@@ -21,7 +21,7 @@ if (profile.diff) {
 
 const KEYS = [
   ["/", "search; /.../ is a regular expression; Enter goes to the view"],
-  ["Escape", "take back: the search, the zoom, the selected time, the threads, what is hidden"],
+  ["Escape", "take back: the search, the zoom, the selected time, the threads, the spans, what is hidden"],
   ["1 2 3", "in Functions: sort by self, total, name"],
   ["Arrow keys", "move in tables, trees, the flame graph and the timeline; right and left open and close"],
   ["*", "in a tree: open the hot path below"],
@@ -153,8 +153,9 @@ function showKinds() {
 
 /** Names what is selected, with a button each to take it back. */
 function showFilters() {
-  const { hidden, focus, threads, query } = state;
+  const { hidden, focus, threads, query, inside } = state;
   const bar = byId("filters");
+  const what = kind();
   /** @param {string} what @param {() => void} undo */
   const crumb = (what, undo) => {
     const button = make("button", { type: "button", class: "crumb", title: `${what}: take back` }, make("span", { class: "text" }, what), make("span", { "aria-hidden": true }, " \u00d7"));
@@ -165,10 +166,10 @@ function showFilters() {
   const parts = [];
   if (state.range) parts.push(crumb(`${clock(state.range.from, 1000)} to ${clock(state.range.to, 1000)}`, () => change({ range: null })));
   if (threads) parts.push(crumb(count(threads.size, "thread", "threads"), () => change({ threads: null })));
+  if (inside) parts.push(crumb(`inside ${inside}${what?.measure ? " (not of blocks)" : ""}`, () => change({ inside: "" })));
   for (const func of focus) parts.push(crumb(`only stacks with ${shortOf(func)}`, () => change({ focus: focus.filter((of) => of !== func) })));
   for (const func of hidden) parts.push(crumb(`without ${shortOf(func)}`, () => change({ hidden: hidden.filter((of) => of !== func) })));
   const of = sums();
-  const what = kind();
   const number = what && what.rowsAre !== "none" ? `, ${count(of.samples, what.waits ? "wait" : "sample", what.waits ? "waits" : "samples")}` : "";
   const isCount = what && nsPerWeight(what) === 0 && what.unit !== "bytes";
   const weight = amount(of.weight) + (isCount ? ` ${unitOf(what)}` : "") + errorOf(of.weight, of.variance?.weight ?? 0);
@@ -256,6 +257,7 @@ function takeBack() {
   } else if (state.zoom.length > 0 && state.tab === "flame") change({ zoom: [] });
   else if (state.range) change({ range: null });
   else if (state.threads) change({ threads: null });
+  else if (state.inside) change({ inside: "" });
   else if (state.hidden.length > 0) change({ hidden: state.hidden.slice(0, -1) });
   else if (state.focus.length > 0) change({ focus: state.focus.slice(0, -1) });
   else if (state.view.from > 0 || state.view.to < profile.endUs) change({ view: { from: 0, to: profile.endUs } });
@@ -326,12 +328,12 @@ function start() {
       layTimeline();
     }
     if (has("threads")) markRows();
-    if (has("kind") || has("range") || has("threads") || has("view") || has("focus") || has("hidden") || has("query")) {
+    if (has("kind") || has("range") || has("threads") || has("inside") || has("view") || has("focus") || has("hidden") || has("query")) {
       showRange();
       drawTimeline();
     }
     // The foot has the figures of what was selected before.
-    if (has("kind") || has("range") || has("threads") || has("focus") || has("hidden") || has("tab")) choose(state.func);
+    if (has("kind") || has("range") || has("threads") || has("inside") || has("focus") || has("hidden") || has("tab")) choose(state.func);
     showFilters();
     if (!(changed.length === 1 && has("view")) || state.tab === "chart") showPanel();
     noteAddress(changed);

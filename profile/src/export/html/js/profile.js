@@ -84,7 +84,7 @@
  * @property {Blocks[]} heap
  * @property {Thread[]} threads
  * @property {CounterLine[]} counters
- * @property {{names: string[], texts: string[], leftOut: number, thread: Float64Array, name: Float64Array, start: Float64Array, duration: Float64Array, text: Float64Array}} markers
+ * @property {{names: string[], texts: string[], leftOut: number, thread: Float64Array, name: Float64Array, start: Float64Array, duration: Float64Array, text: Float64Array, kind: Float64Array}} markers `kind`: 1 a span, 2 an async span, 0 another marker.
  * @property {string[]} names Of functions.
  * @property {Record<number, string>} shorts Of functions: names as people write them, where these are shorter.
  * @property {Int32Array} lib Of functions; 0 is none.
@@ -205,6 +205,7 @@ function readProfile(buffer) {
       start: column(head.markers.start),
       duration: column(head.markers.duration),
       text: column(head.markers.text),
+      kind: column(head.markers.kind),
     },
     names,
     shorts: head.funcs.short,

@@ -12,6 +12,7 @@
  * @property {number[]} focus
  * @property {number} func The chosen function, or -1.
  * @property {string} query
+ * @property {string} inside A name: only what threads did inside of spans with it. Empty: all.
  * @property {TabName} tab
  * @property {{column: "own" | "total" | "name", down: boolean}} sort
  * @property {number[]} zoom The zoomed call path of the flame graph, by functions: it stays when the selection changes.
@@ -33,6 +34,7 @@ const state = {
   focus: [],
   func: -1,
   query: "",
+  inside: "",
   tab: "functions",
   sort: { column: "own", down: true },
   zoom: [],
@@ -53,13 +55,13 @@ const listeners = [];
 function change(changes) {
   const keys = /** @type {(keyof State)[]} */ (Object.keys(changes));
   Object.assign(state, changes);
-  if (keys.some((key) => ["kind", "range", "threads", "hidden", "focus"].includes(key))) knownSums = null;
+  if (keys.some((key) => ["kind", "range", "threads", "hidden", "focus", "inside"].includes(key))) knownSums = null;
   for (const listener of listeners) listener(keys);
 }
 
 /** @returns {Kind | undefined} */
 function kind() {
-  return profile.kinds[state.kind];
+  return kinds()[state.kind];
 }
 
 /** @returns {Sums} */

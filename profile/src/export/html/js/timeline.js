@@ -7,13 +7,14 @@ const COUNTER_PX = 34;
 
 /**
  * @typedef {object} TimeRow
- * @property {"process" | "thread" | "counter"} type
+ * @property {"process" | "thread" | "spans" | "counter"} type
  * @property {number} top
  * @property {number} height
  * @property {string} pid
  * @property {number} thread
  * @property {number[]} threads
  * @property {CounterLine | null} line
+ * @property {SpanLanes | null} lanes
  * @property {string} label
  * @property {string} detail
  * @property {HTMLElement | null} element
@@ -67,7 +68,7 @@ function layTimeline() {
   let top = 0;
   /** @param {Partial<TimeRow> & {type: TimeRow["type"], height: number}} row */
   const add = (row) => {
-    timeRows.push({ pid: "", thread: -1, threads: [], line: null, label: "", detail: "", element: null, top, ...row });
+    timeRows.push({ pid: "", thread: -1, threads: [], line: null, lanes: null, label: "", detail: "", element: null, top, ...row });
     top += row.height;
   };
   /** @param {CounterLine} line @param {string} pid */
@@ -89,6 +90,7 @@ function layTimeline() {
     for (const thread of threads) {
       const { name, tid } = profile.threads[thread];
       add({ type: "thread", height: THREAD_PX, pid, thread, threads: [thread], label: name || `thread ${tid}`, detail: `${tid}, ${amount(weights[thread])}` });
+      for (const row of spanRows(thread)) add({ pid, ...row });
       addLines((line) => line.ofThread && line.thread === thread);
     }
     addLines((line) => line.ofThread && !threads.includes(line.thread ?? -1));
@@ -125,7 +127,7 @@ function lineAmount(line, value) {
 
 /** Waits, where CPU time is counted beside them. @param {Kind} of */
 function waitsBeside(of) {
-  return of.waits || of !== profile.kinds[0] ? undefined : profile.kinds.find((other) => other.waits);
+  return of.waits || of !== kinds()[0] ? undefined : kinds().find((other) => other.waits);
 }
 
 function markRows() {
@@ -137,7 +139,7 @@ function markRows() {
 
 /** Selects a row's threads, or adds them. @param {TimeRow} row @param {boolean} more */
 function chooseRow(row, more) {
-  if (row.type === "counter" || profile.calls === "arcs") return;
+  if (row.threads.length === 0 || profile.calls === "arcs") return;
   const isChosen = row.threads.every((thread) => state.threads?.has(thread));
   const chosen = new Set(more ? state.threads : []);
   const isOnly = isChosen && (more || state.threads?.size === row.threads.length);
@@ -161,10 +163,10 @@ function foldRow(row) {
  * @param {Kind} of @param {number[]} threads @param {number} width @param {Uint8Array} isSelected By stack.
  */
 function binsOf(of, threads, width, isSelected) {
-  const key = `${state.view.from} ${state.view.to} ${width} ${selectedStacks().of}`;
+  const key = `${state.view.from} ${state.view.to} ${width} ${state.inside} ${selectedStacks().of}`;
   if (knownBinsOf !== key) knownBins = new Map();
   knownBinsOf = key;
-  const id = `${profile.kinds.indexOf(of)}:${threads.join()}:${isSelected === selectedStacks().found}`;
+  const id = `${kinds().indexOf(of)}:${threads.join()}:${isSelected === selectedStacks().found}`;
   const known = knownBins.get(id);
   if (known) return known;
   const bins = new Float64Array(width);
@@ -205,6 +207,10 @@ function drawTimeline() {
     context.fillRect(0, y + row.height - 1, width, 1);
     if (row.type === "counter" && row.line) {
       drawLine(context, row.line, y + 3, row.height - 5, width);
+      continue;
+    }
+    if (row.lanes) {
+      drawSpans(context, row.lanes, y, width);
       continue;
     }
     const isChosen = !state.threads || row.threads.some((thread) => state.threads?.has(thread));
@@ -271,7 +277,7 @@ function drawLine(context, line, y, height, width) {
 
 /** @param {CanvasRenderingContext2D} context @param {number} top @param {number} height @param {number} width @param {string} color */
 function drawMarkers(context, top, height, width, color) {
-  const { thread, start, duration: lengths } = profile.markers;
+  const { thread, start, duration: lengths, kind: isSpan } = profile.markers;
   if (thread.length === 0) return;
   const { from, to } = state.view;
   const rowOf = new Map(timeRows.filter((row) => row.type === "thread").map((row) => [row.thread, row]));
@@ -279,7 +285,7 @@ function drawMarkers(context, top, height, width, color) {
   /** One dot a pixel. @type {Map<TimeRow, number>} */
   const last = new Map();
   for (let at = 0; at < thread.length; at++) {
-    const row = rowOf.get(thread[at]);
+    const row = isSpan[at] > 0 ? undefined : rowOf.get(thread[at]);
     if (!row || row.top - top > height || row.top + row.height < top) continue;
     const x = Math.round(((start[at] - from) / (to - from)) * width);
     const wide = (lengths[at] / (to - from)) * width;
@@ -352,7 +358,7 @@ function startTimeline() {
     area.setPointerCapture(event.pointerId);
   });
   area.addEventListener("pointermove", (event) => {
-    if (startX < 0) return hoverTimeline(timeAt(event), rowAt(event));
+    if (startX < 0) return hoverTimeline(timeAt(event), rowAt(event), event.clientY - area.getBoundingClientRect().top);
     if (Math.abs(event.clientX - startX) < 3 && !dragged) return;
     dragged = rangeOf(start, timeAt(event));
     showRange();
@@ -364,7 +370,10 @@ function startTimeline() {
     [dragged, startX] = [null, -1];
     const row = rowAt(event);
     if (range && range.to > range.from) change({ range });
-    else if (wasDown && row) chooseRow(row, event.ctrlKey || event.metaKey || event.shiftKey);
+    else if (wasDown && row?.lanes) {
+      const span = spanAt(row.lanes, event.clientY - area.getBoundingClientRect().top - row.top, timeAt(event), nearby());
+      if (span >= 0) chooseInside(profile.markers.names[profile.markers.name[span]]);
+    } else if (wasDown && row) chooseRow(row, event.ctrlKey || event.metaKey || event.shiftKey);
   });
   area.addEventListener("pointercancel", () => {
     [dragged, startX] = [null, -1];
@@ -414,16 +423,21 @@ function moveRange(step) {
   change({ range: next.to > next.from ? next : null });
 }
 
-/** @param {number} time @param {TimeRow | undefined} row */
-function hoverTimeline(time, row) {
+/** The time of three pixels. */
+const nearby = () => ((state.view.to - state.view.from) / Math.max(1, byId("rows-area").clientWidth)) * 3;
+
+/** @param {number} time @param {TimeRow | undefined} row @param {number} y */
+function hoverTimeline(time, row, y) {
   if (!row) return;
-  const { thread, start, duration: lengths } = profile.markers;
-  const near = (state.view.to - state.view.from) / Math.max(1, byId("rows-area").clientWidth) * 3;
+  const { thread, start, duration: lengths, kind: isSpan } = profile.markers;
+  const near = nearby();
   let found = "";
   for (let at = 0; at < thread.length && row.type === "thread"; at++) {
-    if (thread[at] !== row.thread || start[at] > time + near || start[at] + lengths[at] < time - near) continue;
+    if (thread[at] !== row.thread || isSpan[at] > 0 || start[at] > time + near || start[at] + lengths[at] < time - near) continue;
     found = `; marker ${markerInWords(at)}`;
   }
+  const span = row.lanes ? spanAt(row.lanes, y - row.top, time, near) : -1;
+  if (span >= 0) found = `: ${markerInWords(span)}; click: only what threads did inside of such spans`;
   if (row.line && time >= row.line.time[0]) {
     const at = firstAt(row.line.time, time + 1) - 1;
     found = `: ${lineAmount(row.line, (row.line.value[at] / 65535) * row.line.most)}`;
