@@ -19,7 +19,7 @@ pub mod counting {
     use std::time::Duration;
 
     use recording::counting::{CountedProgram, CountedRun, CountedTarget};
-    use recording::session::RecordError;
+    use recording::session::{ProgramExit, RecordError};
 
     /// There is none.
     #[derive(Debug)]
@@ -49,6 +49,15 @@ pub mod counting {
         ///
         /// None.
         pub fn run(&self, _program: &CountedProgram) -> Result<CountedRun, RecordError> {
+            match *self {}
+        }
+
+        /// Never called.
+        ///
+        /// # Errors
+        ///
+        /// None.
+        pub fn run_uncounted(&self, _program: &CountedProgram) -> Result<(ProgramExit, bool), RecordError> {
             match *self {}
         }
 

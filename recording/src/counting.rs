@@ -84,6 +84,32 @@ pub enum MeasureUnit {
 }
 
 impl Measure {
+    /// All of them, in this order.
+    pub const ALL: [Measure; 22] = [
+        Measure::Wall,
+        Measure::Start,
+        Measure::TaskClock,
+        Measure::User,
+        Measure::System,
+        Measure::CpuWait,
+        Measure::PeakMemory,
+        Measure::MinorFaults,
+        Measure::MajorFaults,
+        Measure::VoluntarySwitches,
+        Measure::ForcedSwitches,
+        Measure::CpuMigrations,
+        Measure::ReadBytes,
+        Measure::WrittenBytes,
+        Measure::Processes,
+        Measure::Threads,
+        Measure::Cycles,
+        Measure::Instructions,
+        Measure::Branches,
+        Measure::BranchMisses,
+        Measure::CacheReferences,
+        Measure::CacheMisses,
+    ];
+
     /// Its name in tables and files. perf has the same where it has one.
     pub fn name(self) -> &'static str {
         match self {

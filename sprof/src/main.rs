@@ -36,6 +36,7 @@ mod terminal;
 use std::process::ExitCode;
 
 use args::Command;
+use cargo::runner::AskedRole;
 
 /// musl's allocator maps and unmaps pages for a few small objects. CPU time of `sprof --version` and of `sprof report`
 /// on a recording of rustc, medians by turns on x86_64: musl's 3.3 and 387 ms, this one 1.8 and 311 ms, with glibc 2.9
@@ -45,8 +46,13 @@ use args::Command;
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
-    if let Some(folder) = cargo::runner::asked() {
-        return cargo::runner::run(&folder);
+    match cargo::runner::asked() {
+        Some(AskedRole::Runner(folder)) => return cargo::runner::run(&folder),
+        Some(AskedRole::Counter(folder)) => {
+            let command = std::env::args_os().skip(1).collect();
+            return exit::run(|| stat::of_cargo::run(&folder, command));
+        }
+        None => {}
     }
     if command::self_test::asked() {
         return command::self_test::work();

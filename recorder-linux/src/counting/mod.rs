@@ -23,7 +23,7 @@ use crate::machine::cpus;
 use crate::machine::refusal::{PerfEventRefusal, may_always, paranoid};
 use crate::processes::{launch, procfs, stop};
 use crate::sys::perf_event::{self as perf, Attr, EventFd, flag, read_format};
-use crate::sys::process::{self, Child, Signal, WaitStatus};
+use crate::sys::process::{self, Child, Signal};
 use crate::sys::signals::{self, Signals};
 
 /// Events and their measures: type, config.
@@ -112,12 +112,22 @@ impl RunCounter {
         readings.push(exact(Measure::Wall, end - start));
         readings.push(exact(Measure::Start, executed - start));
         before.of_ended(&child, &mut readings, &mut missing);
-        let exit = match child.wait() {
-            WaitStatus::Exited(code) => ProgramExit::Code(code),
-            WaitStatus::Signaled(signal) => ProgramExit::Signal(signal),
-        };
+        let exit = child.wait().into();
         let stolen_ns = stolen.map_or(0, |(now, before)| now.since(before).stolen_ns);
         Ok(counted(exit, readings, missing, stolen_ns, is_interrupted))
+    }
+
+    /// Runs the program without counting. Returns how it ended, and whether a signal asked for the end.
+    ///
+    /// # Errors
+    ///
+    /// The program can't be run.
+    pub fn run_uncounted(&self, program: &CountedProgram) -> Result<(ProgramExit, bool), RecordError> {
+        let image = program::resolve(&program.command, &program.env)?;
+        let started = launch::fork(&image, &self.signals)?.start();
+        let mut child = started.map_err(|error| launch::exec_error(&program.command, &error))?;
+        let is_interrupted = self.wait(&child, None);
+        Ok((child.wait().into(), is_interrupted))
     }
 
     /// Counts what runs until the time is over, all processes have ended, or a signal comes.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use recording::session::{self, ProgramExit, StopReason};
 
 use crate::processes::procfs;
-use crate::sys::process::{Child, HeldProcess, Signal, WaitStatus};
+use crate::sys::process::{Child, HeldProcess, Signal};
 use crate::sys::signals::{self, Signals};
 
 /// Time from SIGTERM to SIGKILL.
@@ -31,10 +31,7 @@ impl session::Target for Target {
         if let Some(asked) = self.asked_to_end {
             self.wait_or_kill(asked);
         }
-        match self.program.wait() {
-            WaitStatus::Exited(code) => ProgramExit::Code(code),
-            WaitStatus::Signaled(signal) => ProgramExit::Signal(signal),
-        }
+        self.program.wait().into()
     }
 }
 

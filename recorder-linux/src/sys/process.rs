@@ -14,6 +14,7 @@ pub(crate) use rustix::process::Signal;
 use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open};
 
 use recording::program::ProgramImage;
+use recording::session::ProgramExit;
 
 use super::signals::Signals;
 use super::{last_error, retry};
@@ -59,6 +60,15 @@ impl WaitStatus {
             return Some(WaitStatus::Signaled(libc::WTERMSIG(raw)));
         }
         libc::WIFEXITED(raw).then(|| WaitStatus::Exited(libc::WEXITSTATUS(raw)))
+    }
+}
+
+impl From<WaitStatus> for ProgramExit {
+    fn from(status: WaitStatus) -> ProgramExit {
+        match status {
+            WaitStatus::Exited(code) => ProgramExit::Code(code),
+            WaitStatus::Signaled(signal) => ProgramExit::Signal(signal),
+        }
     }
 }
 

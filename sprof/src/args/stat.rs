@@ -46,7 +46,8 @@ where none is found, the table says how large it must be to be found, in most ca
 Exit status: the program's own; with --against and -r, that of the first run that failed, which ends sprof; with -i 0."
 )]
 pub(crate) struct StatArgs {
-    /// The program to run, and its arguments. VAR=x words before it are added to its environment.
+    /// The program to run, and its arguments; of cargo bench, test and run what they run. VAR=x words before it are
+    /// added to its environment.
     #[arg(
         value_name = "COMMAND",
         required_unless_present_any = ["pid", "all"],

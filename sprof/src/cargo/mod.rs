@@ -67,7 +67,13 @@ pub(crate) fn prepare(
     if options.target != RecordTarget::Command {
         return Ok(None);
     }
-    let runs = run_by_sprof(&options.command, &mut options.env, args.no_cargo_env, &[], term)?;
+    let runs = run_by_sprof(
+        &options.command,
+        &mut options.env,
+        args.no_cargo_env,
+        Orders::default(),
+        term,
+    )?;
     let Some(RunnersOfCargo {
         command,
         config,
@@ -103,11 +109,23 @@ pub(crate) fn run_by_valgrind(
     let builders = filter::BUILDERS.map(|name| format!("*/{name}")).join(",");
     let skipped = OsString::from(format!("--trace-children-skip={builders}"));
     let launcher = [valgrind, &[skipped]].concat();
-    let runs = run_by_sprof(&program.command, &mut program.env, no_cargo_env, &launcher, term)?;
-    Ok(runs.map(|RunnersOfCargo { mut desk, .. }| {
-        desk.begin();
-        desk
-    }))
+    let orders = Orders {
+        launcher: launcher.into_iter().map(OsString::into_vec).collect(),
+        ..Orders::default()
+    };
+    let runs = run_by_sprof(&program.command, &mut program.env, no_cargo_env, orders, term)?;
+    Ok(runs.map(RunnersOfCargo::without_recording))
+}
+
+/// Makes cargo start its programs by a sprof that counts, as long as the result lives; `None` if the command is not
+/// cargo's. Names of functions are not needed, so cargo builds as it always does.
+pub(crate) fn run_by_counter(program: &mut CountedProgram, term: &Term) -> Result<Option<RunnerSocket>, Failure> {
+    let orders = Orders {
+        counts: true,
+        ..Orders::default()
+    };
+    let runs = run_by_sprof(&program.command, &mut program.env, true, orders, term)?;
+    Ok(runs.map(RunnersOfCargo::without_recording))
 }
 
 /// A command line of cargo, with sprof as the runner of its programs.
@@ -118,12 +136,19 @@ struct RunnersOfCargo {
     desk: RunnerSocket,
 }
 
+impl RunnersOfCargo {
+    fn without_recording(mut self) -> RunnerSocket {
+        self.desk.begin();
+        self.desk
+    }
+}
+
 /// Makes sprof the runner of cargo's programs, by variables that it adds; `None` if the command is not cargo's.
 fn run_by_sprof(
     command: &[OsString],
     added: &mut Vec<(OsString, OsString)>,
     no_cargo_env: bool,
-    launcher: &[OsString],
+    orders: Orders,
     term: &Term,
 ) -> Result<Option<RunnersOfCargo>, Failure> {
     let env = environment(added);
@@ -167,13 +192,13 @@ fn run_by_sprof(
     let changed = set.iter().map(|(name, _)| name).chain(&runner_variables);
     let orders = Orders {
         runner: runner.into_iter().map(|word| OsString::from(word).into_vec()).collect(),
-        launcher: launcher.iter().map(|word| word.clone().into_vec()).collect(),
         restore: changed
             .map(|name| {
                 let before = env.iter().find(|(other, _)| other == name.as_str());
                 (name.clone(), before.map(|(_, value)| value.clone().into_vec()))
             })
             .collect(),
+        ..orders
     };
     let desk = RunnerSocket::open(&orders).map_err(|error| {
         format!(

@@ -19,6 +19,8 @@ use serde::{Deserialize, Serialize};
 
 /// Name of the link to sprof, and so of a process until it executes the program. At most 15 bytes (TASK_COMM_LEN).
 pub(crate) const NAME: &str = "sprof-runner";
+/// Name of the link to sprof that counts what it executes.
+const COUNTER: &str = "sprof-counter";
 /// Files in the folder: the socket where runners wait, and their orders.
 const SOCKET: &str = "socket";
 const ORDERS: &str = "orders.json";
@@ -36,6 +38,8 @@ pub(crate) struct Orders {
     pub(crate) runner: Vec<Vec<u8>>,
     /// What runs the program, and its arguments, if sprof runs it by another program.
     pub(crate) launcher: Vec<Vec<u8>>,
+    /// Each program is counted, and what it took is left in the folder.
+    pub(crate) counts: bool,
     /// Variables as they were before sprof set them.
     pub(crate) restore: Vec<(String, Option<Vec<u8>>)>,
 }
@@ -52,7 +56,9 @@ impl RunnerSocket {
     /// Makes a new folder, which no other user may enter.
     pub(crate) fn open(orders: &Orders) -> std::io::Result<RunnerSocket> {
         let folder = tempfile::Builder::new().prefix("sprof-cargo-").tempdir_in(place())?;
-        std::os::unix::fs::symlink(std::env::current_exe()?, folder.path().join(NAME))?;
+        for name in [NAME, COUNTER] {
+            std::os::unix::fs::symlink(std::env::current_exe()?, folder.path().join(name))?;
+        }
         std::fs::write(folder.path().join(ORDERS), serde_json::to_vec(orders)?)?;
         let listener = UnixListener::bind(folder.path().join(SOCKET))?;
         Ok(RunnerSocket {
@@ -107,11 +113,22 @@ pub(crate) fn take_note(folder: &Path, pid: i32) -> Option<Note> {
     serde_json::from_slice(&note).ok()
 }
 
-/// The folder, if this process was started as a runner.
-pub(crate) fn asked() -> Option<PathBuf> {
+/// What this process was started as, in which folder.
+pub(crate) enum AskedRole {
+    Runner(PathBuf),
+    Counter(PathBuf),
+}
+
+/// `None`: sprof was not started by cargo.
+pub(crate) fn asked() -> Option<AskedRole> {
     let name = PathBuf::from(std::env::args_os().next()?);
-    let folder = name.parent().filter(|_| name.file_name() == Some(OsStr::new(NAME)))?;
-    folder.join(ORDERS).is_file().then(|| folder.to_owned())
+    let folder = name.parent()?;
+    let role = match name.file_name()? {
+        name if name == NAME => AskedRole::Runner,
+        name if name == COUNTER => AskedRole::Counter,
+        _ => return None,
+    };
+    folder.join(ORDERS).is_file().then(|| role(folder.to_owned()))
 }
 
 /// Executes the program. Returns only if that fails.
@@ -126,6 +143,9 @@ pub(crate) fn run(folder: &Path) -> ExitCode {
     };
     // nextest first lists the tests of each program. Listing is not a run.
     let mut launcher = orders.launcher;
+    if orders.counts {
+        launcher.push(folder.join(COUNTER).into_os_string().into_vec());
+    }
     if args.iter().any(|arg| arg == "--list") {
         launcher.clear();
     } else {

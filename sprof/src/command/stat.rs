@@ -11,11 +11,12 @@ use recording::session::ProgramExit;
 
 use super::target::ResultTarget;
 use crate::args::{self, StatArgs, StatFormat, StatProgram};
+use crate::cargo;
 use crate::exit::{Failure, Outcome, Status};
 use crate::output::file_kind::FileKind;
 use crate::output::json;
 use crate::recorder::RunCounter;
-use crate::stat::{self, Counted, ProgramRuns};
+use crate::stat::{self, Counted, ProgramRuns, of_cargo};
 use crate::terminal::Term;
 
 /// Version of the JSON form. A changed field increases it, a new field does not.
@@ -95,7 +96,7 @@ fn by_turns(
     counter: &RunCounter,
     term: &Term,
 ) -> Result<(Counted, Status), Failure> {
-    let (parameters, programs): (Vec<_>, Vec<_>) = { asked.into_iter() }
+    let (parameters, mut programs): (Vec<_>, Vec<_>) = { asked.into_iter() }
         .map(|StatProgram { words, parameters }| {
             let (command, env) = (words.command, words.env);
             (parameters, CountedProgram { command, env })
@@ -121,6 +122,8 @@ fn by_turns(
             .collect(),
         ..Counted::new(args.concurrency().map(str::to_owned), args.until_sure())
     };
+    let of_cargo = programs.iter_mut().map(|program| cargo::run_by_counter(program, term));
+    let of_cargo: Vec<_> = of_cargo.collect::<Result<_, Failure>>()?;
     let mut planned = runs;
     let (mut status, mut is_interrupted) = (Status::SUCCESS, false);
     'rounds: for round in 0..warmup + runs {
@@ -136,7 +139,17 @@ fn by_turns(
             }
             prepare(args.prepare.as_deref())?;
             let begin = Instant::now();
-            let run = counter.run(program)?;
+            let run = match &of_cargo[at] {
+                None => counter.run(program)?,
+                Some(runners) => {
+                    let (exit, is_interrupted) = counter.run_uncounted(program)?;
+                    let (run, programs) =
+                        of_cargo::take(runners.folder(), exit, is_interrupted).ok_or_else(|| ran_nothing(exit))?;
+                    let most = &mut counted.programs[at].programs_of_cargo;
+                    *most = (*most).max(Some(programs));
+                    run
+                }
+            };
             let took = begin.elapsed();
             is_interrupted = run.is_interrupted;
             term.erase_progress();
@@ -175,6 +188,13 @@ fn by_turns(
         term.warning(format_args!("{why} ended the runs early; its run does not count"));
     }
     Ok((counted, status))
+}
+
+fn ran_nothing(exit: ProgramExit) -> Failure {
+    Failure::NothingRan {
+        message: "cargo ran no program, so there is nothing to count".to_owned(),
+        status: Status::from(exit),
+    }
 }
 
 /// The result goes to stderr: stdout is the program's.

@@ -1,5 +1,6 @@
 //! What runs of programs take, and how programs differ in it.
 
+pub(crate) mod of_cargo;
 mod text;
 
 pub(crate) use text::{markdown, text};
@@ -24,6 +25,8 @@ pub(crate) struct ProgramRuns {
     pub(crate) command: Vec<String>,
     /// Names what ran already when counting began.
     pub(crate) title: Option<String>,
+    /// Of cargo: the programs that it ran, most in a run.
+    pub(crate) programs_of_cargo: Option<usize>,
     pub(crate) parameters: Parameters,
     pub(crate) runs: Vec<CountedRun>,
 }
@@ -304,6 +307,9 @@ impl Counted {
                 "runs": program.runs.len(),
                 "measures": measures.collect::<serde_json::Map<String, Value>>(),
             });
+            if let Some(programs) = program.programs_of_cargo {
+                command["programs"] = programs.into();
+            }
             if !program.parameters.is_empty() {
                 command["parameters"] = json_of(&program.parameters);
             }

@@ -392,6 +392,15 @@ fn notes(counted: &Counted) -> Vec<String> {
         let names: Vec<&str> = missing.measures.iter().map(|measure| measure.name()).collect();
         notes.push(format!("Not counted: {}: {}.", names.join(", "), missing.reason));
     }
+    for program in &counted.programs {
+        if let Some(programs) = program.programs_of_cargo {
+            notes.push(format!(
+                "`{}`: the figures are of {} that cargo ran, without cargo and the build.",
+                cut(&command_line(program), COMMAND_COLUMNS),
+                count(programs as u64, "program", "programs")
+            ));
+        }
+    }
     for (at, program) in counted.programs.iter().enumerate() {
         let late = program.late();
         let Some(latest) = late.iter().copied().reduce(f64::max) else {

@@ -9,6 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+use crate::support::cargo::{cargo, sprof_in, target_dir};
 use crate::support::machine::alone;
 use crate::support::playground::Playground;
 use crate::support::run::{output, wait_until};
@@ -536,4 +537,36 @@ fn the_machine_is_counted() {
     assert!(median(&found, 0, "threads") >= 32.0, "{found}");
     assert!(median(&found, 0, "wall") > 30e6, "{found}");
     assert_eq!(found["commands"][0]["command"][0], "-a");
+}
+
+#[test]
+fn of_cargo_the_programs_are_counted_that_it_runs() {
+    let Some(()) = cargo() else { return };
+    let folder = temp_dir();
+    let file = folder.path().join("counts.json");
+    let of_cargo = |words: &[&str]| -> Value {
+        let options = ["stat", "-i", "--json", "-o", file.to_str().unwrap(), "cargo"];
+        let output = output(&mut sprof_in(&[&options, words].concat()));
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&fs::read(&file).unwrap()).unwrap()
+    };
+    let found = of_cargo(&["run", "--release", "--example", "spin", "--", "40000000", "7"]);
+    let spin = target_dir().join("release/examples/spin");
+    let alone = json(&["-i", "--", spin.to_str().unwrap(), "40000000", "7"]);
+    assert_eq!(found["commands"][0]["programs"], 1);
+    for (measure, most) in [("processes", 0.0), ("threads", 0.0), ("minor-faults", 40.0)] {
+        let (one, other) = (median(&found, 0, measure), median(&alone, 0, measure));
+        assert!((one - other).abs() <= most, "{measure}: {one} {other}");
+    }
+    // A build, or cargo alone, takes more.
+    assert!(
+        median(&found, 0, "task-clock") < 2.0 * median(&alone, 0, "task-clock"),
+        "{found}"
+    );
+
+    let found = of_cargo(&["test", "-p", "work", "--lib", "--test", "from_outside"]);
+    assert_eq!(found["commands"][0]["programs"], 2);
+    assert_eq!(median(&found, 0, "processes"), 2.0);
+    // A thread for each test, and the first one of each program.
+    assert!(median(&found, 0, "threads") >= 4.0, "{found}");
 }
