@@ -37,6 +37,46 @@ const NOBODYS: &[&str] = &[
 /// self cost, unless they are all that there is. If a runtime runs the program, the program's own functions are those
 /// that the runtime compiled.
 pub fn own_functions(selection: &Selection<'_>) -> Vec<FunctionRow> {
+    let OwnRows { key, rows, of_program } = own_rows(selection);
+    // The program's time, not all: beside another program with 3 %, `main` has 97 % of all.
+    let share = |cost: Cost| cost.weight / of_program;
+    let (passed, mut rows): (Vec<FunctionRow>, Vec<FunctionRow>) =
+        (rows.into_iter()).partition(|row| share(row.own) < HARDLY_ANY && share(row.total) >= NEARLY_ALL);
+    if rows.iter().all(|row| share(row.total) < SOME) {
+        rows.extend(innermost(selection, &key, &passed));
+    }
+    rows.sort_by(|a, b| {
+        let by_cost = b.total.weight.total_cmp(&a.total.weight);
+        let by_cost = by_cost.then(b.own.weight.total_cmp(&a.own.weight));
+        by_cost.then_with(|| (selection.name(a.func), a.func).cmp(&(selection.name(b.func), b.func)))
+    });
+    rows
+}
+
+/// Of the program's functions with at least this share of all, also those that carry no information: the innermost on
+/// the stack with the largest cost that is not inlined there. A small function that many call, and that is inlined, has
+/// much of the time and says little.
+pub(super) fn innermost_with(selection: &Selection<'_>, share: f64) -> Option<FunctionRow> {
+    let OwnRows { mut key, mut rows, .. } = own_rows(selection);
+    for (key, frame) in key.iter_mut().zip(&selection.data.frames) {
+        if frame.is_inlined() {
+            *key = NONE;
+        }
+    }
+    rows.retain(|row| row.total.share_of(selection.total) >= share);
+    innermost(selection, &key, &rows)
+}
+
+/// All functions of the program.
+struct OwnRows {
+    /// The function of each frame, or [`NONE`] where it is not the program's.
+    key: Vec<u32>,
+    rows: Vec<FunctionRow>,
+    /// The program's weight.
+    of_program: f64,
+}
+
+fn own_rows(selection: &Selection<'_>) -> OwnRows {
     let data = selection.data;
     let own_categories: Vec<bool> = data.categories.iter().map(|category| is_own(&category.name)).collect();
     let runtimes: Vec<bool> = data
@@ -87,23 +127,12 @@ pub fn own_functions(selection: &Selection<'_>) -> Vec<FunctionRow> {
     let (own, total) = by_key(selection, data.funcs.len(), &key);
     let rows = (0..).zip(own.into_iter().zip(total));
     let rows = rows.map(|(func, (own, total))| FunctionRow { func, own, total });
-    // The program's time, not all: beside another program with 3 %, `main` has 97 % of all.
-    let share = |cost: Cost| cost.weight / of_program;
-    let (passed, mut rows): (Vec<FunctionRow>, Vec<FunctionRow>) = { rows.filter(|row| !row.total.is_zero()) }
-        .partition(|row| share(row.own) < HARDLY_ANY && share(row.total) >= NEARLY_ALL);
-    if rows.iter().all(|row| share(row.total) < SOME) {
-        rows.extend(innermost(selection, &key, passed));
-    }
-    rows.sort_by(|a, b| {
-        let by_cost = b.total.weight.total_cmp(&a.total.weight);
-        let by_cost = by_cost.then(b.own.weight.total_cmp(&a.own.weight));
-        by_cost.then_with(|| (selection.name(a.func), a.func).cmp(&(selection.name(b.func), b.func)))
-    });
-    rows
+    let rows = rows.filter(|row| !row.total.is_zero()).collect();
+    OwnRows { key, rows, of_program }
 }
 
 /// The innermost of these functions on the stack with the largest cost. `key`: each frame's function.
-fn innermost(selection: &Selection<'_>, key: &[u32], of: Vec<FunctionRow>) -> Option<FunctionRow> {
+fn innermost(selection: &Selection<'_>, key: &[u32], of: &[FunctionRow]) -> Option<FunctionRow> {
     let costs = (0u32..).zip(&selection.own);
     let (mut at, _) = costs.max_by(|a, b| a.1.weight.total_cmp(&b.1.weight))?;
     while let Some(stack) = selection.stacks.get(at as usize) {

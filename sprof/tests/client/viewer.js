@@ -32,6 +32,7 @@ const shown = () => {
     tab: document.getElementById("panel").dataset.tab,
     title: document.title,
     program: text(document.getElementById("program")),
+    headline: text(document.getElementById("headline")),
     head: text(document.getElementById("recorded")),
     quality: text(document.getElementById("quality-line")),
     qualityState: document.getElementById("quality").dataset.state,

@@ -16,8 +16,10 @@ use super::threads::{ThreadRows, counters};
 use super::{PageOptions, kinds};
 use crate::data::{Calls, Counter, Data, NONE};
 use crate::to_data::{RUNNING, running};
+use crate::view::headline::headline;
 use crate::view::names::short;
 use crate::view::parallelism::WALL_TIME;
+use crate::view::resources::shortage;
 use crate::view::select::{Filter, NotFound, Selection, select};
 
 /// Increased when a page could not show data of another version: page and data are written together, but a server may
@@ -71,6 +73,7 @@ pub(super) fn data(mut data: Data, options: &PageOptions<'_>) -> Result<Vec<u8>,
     let stacks = PageStacks::new(&selection, used, options.is_served);
     put("stacks", stacks.write(&mut columns));
     functions(&selection, &stacks, options, &mut columns, &mut put);
+    put("headline", first_words(&selection, &stacks));
     drop(selection);
     put("heap", heap(&data, &stacks, &rows, &mut columns));
 
@@ -260,4 +263,18 @@ pub(super) fn shorter<'a>(names: impl Iterator<Item = &'a str>) -> Value {
         (short.len() < name.len()).then(|| (at.to_string(), short.into()))
     });
     Value::Object(shorter.collect())
+}
+
+/// What the page says first: a function and what is in it, by number of the page, and what was short.
+fn first_words(selection: &Selection<'_>, stacks: &PageStacks) -> Value {
+    let number = |func: u32| stacks.funcs.iter().position(|of| *of == func);
+    let function = headline(selection).and_then(|found| {
+        Some(json!([
+            number(found.func)?,
+            found.share,
+            number(found.hottest)?,
+            found.part
+        ]))
+    });
+    json!({ "function": function, "short": shortage(selection).map(|shortage| shortage.text) })
 }

@@ -100,6 +100,7 @@ pub(super) fn data(base: &[Data], new: &[Data], limits: DiffLimits, options: &Di
             "code": code,
             "address": null,
         },
+        "headline": null,
         "places": null,
         "code": codes,
         "libs": libs.iter().map(|lib| json!([lib])).collect::<Vec<_>>(),

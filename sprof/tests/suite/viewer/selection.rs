@@ -241,6 +241,18 @@ fn an_address_shows_the_same_after_a_reload_and_back_takes_back_a_step() {
     let shown = answers[0]["shown"].as_array().unwrap();
     let (callers_in_a_row, shown) = shown.split_first().unwrap();
     assert_eq!(facts(&shown[0]), facts(&shown[1]));
+    let samples = |options: &[&str]| report(&split.output, options)["selection"]["samples"].as_f64().unwrap();
+    let share = 100.0 * samples(&["--focus", "sixty"]) / samples(&[]);
+    let headline = shown[0]["headline"].as_str().unwrap();
+    assert!(
+        headline.starts_with(&format!("{share:.0} % of ")),
+        "{share}: {headline}"
+    );
+    assert!(
+        headline.contains(" of CPU time is in sixty and what it calls, "),
+        "{headline}"
+    );
+    assert!(headline.contains(" of that in xorshift."), "{headline}");
     let figures = |shown: &Value| (shown["tab"].clone(), shown["crumbs"].as_array().unwrap().len());
     assert_eq!(figures(&shown[0]), (json!("flame"), 3), "{}", shown[0]);
     assert!(shown[0]["zoomed"] != "" && shown[2]["zoomed"] == "", "{}", shown[0]);

@@ -59,6 +59,30 @@ function showHead() {
   byId("recorded").replaceChildren(...texts);
 }
 
+/** Where the time went. A click on a function focuses on it. */
+function showHeadline() {
+  const { headline, kinds } = profile;
+  const of = kinds[0];
+  /** @type {(string | HTMLElement)[]} */
+  const words = [];
+  /** @param {number} func */
+  const link = (func) => {
+    const button = make("button", { type: "button", class: "link", title: `Focus on ${profile.names[func]}` }, shortOf(func));
+    button.addEventListener("click", () => change({ focus: [func], func, tab: "flame" }));
+    return button;
+  };
+  const whole = (/** @type {number} */ share) => `${(100 * share).toFixed(0)} %`;
+  if (headline?.function && of) {
+    const [func, share, hottest, part] = headline.function;
+    const weight = sumsOf(profile, { kind: of, range: null, threads: null, hidden: [], focus: [] }).weight;
+    words.push(`${whole(share)} of ${amount(weight, of)} of ${of.name} is in `, link(func));
+    if (hottest === func) words.push(`, ${whole(part)} of that in its own code.`);
+    else words.push(" and what it calls, ", `${whole(part)} of that in `, link(hottest), ".");
+  }
+  if (headline?.short) words.push(` Short: ${headline.short}.`);
+  byId("headline").replaceChildren(...words);
+}
+
 /** What the words of the quality panel mean. The labels are those of the profile's own table. @type {Record<string, string>} */
 const MEANINGS = {
   "Lost records": "samples that never reached the recorder: shares may be wrong",
@@ -314,6 +338,7 @@ function start() {
   // Its figures are those of one recording.
   byId("quality").hidden = profile.diff !== null;
   showKinds();
+  showHeadline();
   startTabs();
   startTimeline();
   startRoom();

@@ -80,6 +80,8 @@
  * @typedef {object} Profile
  * @property {About} about
  * @property {"paths" | "arcs" | "unknown"} calls
+ * @property {{function: [number, number, number, number] | null, short: string | null} | null} headline A function of the program, its share of
+ * all, the hottest function in it, and that one's self as a share of the first; what was short.
  * @property {Kind[]} kinds
  * @property {Blocks[]} heap
  * @property {Thread[]} threads
@@ -189,6 +191,7 @@ function readProfile(buffer) {
   }
   return {
     about: head.about,
+    headline: head.headline,
     calls: head.calls,
     kinds,
     heap,
