@@ -1,7 +1,7 @@
 //! The vocabulary that every source speaks and every consumer understands, live or replayed.
 //!
 //! Events reach an [`EventSink`](crate::sink::EventSink) in time order, but for [`ProcessEvent::Counter`],
-//! [`RecordingEvent::Counter`], [`ProcessEvent::Title`] and [`ThreadEvent::Span`].
+//! [`RecordingEvent::Counter`], [`ProcessEvent::Title`], [`ProcessEvent::Plot`] and [`ThreadEvent::Span`].
 
 use crate::clock::Timestamp;
 use crate::counter::{Counter, DeviceName, UnreadCause};
@@ -138,6 +138,9 @@ pub enum ProcessEvent<'a> {
     /// The title that it wrote over its command line (`postgres: checkpointer`). It is read while the records of that
     /// moment are still on their way, as a `Counter` is.
     Title(&'a str),
+    /// A value of a counter that the program named. Values come at any time after they were true, in any order, as
+    /// spans do.
+    Plot(&'a str, f64),
     /// A figure of the process, in the counter's unit. It is read when the records of that moment are still on their
     /// way: events of some milliseconds before it may follow.
     Counter(Counter, u64),

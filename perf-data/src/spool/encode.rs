@@ -135,6 +135,7 @@ impl Encoder {
                 let mapping = OwnedMapping::from(mapping);
                 self.waiting = Some(WaitingMapping { time, pid, mapping });
             }
+            ProcessEvent::Plot(name, value) => sprof_records::put_plot(out, time, pid, name, value),
             ProcessEvent::Counter(counter, value) => sprof_records::put_counter(out, time, pid, counter, value),
             // A file of perf has no titles, and the reader of the file finds the others out again.
             ProcessEvent::Title(_)

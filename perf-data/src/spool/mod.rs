@@ -31,7 +31,7 @@ use std::fs::File;
 use std::io;
 
 use recording::clock::Timestamp;
-use recording::event::{Event, EventKind, Role, ThreadEvent};
+use recording::event::{Event, EventKind, ProcessEvent, Role, ThreadEvent};
 use recording::info::RecordingInfo;
 use recording::module::BuildId;
 use recording::sink::{Completion, EventSink};
@@ -142,7 +142,7 @@ fn role(event: &Event<'_>) -> Option<Role> {
     match event.kind {
         EventKind::Thread(_, ThreadEvent::Sample(sample)) => Some(sample.role),
         EventKind::Thread(_, ThreadEvent::Freed { .. }) => Some(Role::Allocation),
-        EventKind::Thread(_, ThreadEvent::Span(_)) => Some(Role::Span),
+        EventKind::Thread(_, ThreadEvent::Span(_)) | EventKind::Process(_, ProcessEvent::Plot(..)) => Some(Role::Span),
         EventKind::Thread(_, ThreadEvent::InitialState(_) | ThreadEvent::SwitchOut { .. } | ThreadEvent::SwitchIn) => {
             Some(Role::Switch)
         }

@@ -6,9 +6,9 @@
 use recording::clock::Timestamp;
 use recording::counter::{COUNTERS, Counter, DeviceName, UNREAD_CAUSES, UnreadCause};
 use recording::event::{Event, LostCause, Pid, ProcessEvent, RecordingEvent, Role, Thread, ThreadEvent};
-use recording::span::Span;
+use recording::span::{MAX_SPAN_NAME, Span};
 
-use super::record::{EVENT_ID, put_record, put_words};
+use super::record::{EVENT_ID, put_c_string, put_record, put_words};
 use crate::abi::record_type;
 use crate::decode::{Reader, RecordHeader};
 
@@ -22,6 +22,7 @@ const MACHINE_COUNTER: u64 = 0x5350_524f_4600_0006;
 const UNREAD: u64 = 0x5350_524f_4600_0007;
 const SPAN: u64 = 0x5350_524f_4600_0008;
 const LOST_SPANS: u64 = 0x5350_524f_4600_0009;
+const PLOT: u64 = 0x5350_524f_4600_000a;
 
 /// By number, which stands in the high byte of a PERF_RECORD_LOST's `misc`: the kernel writes 0 there.
 const CAUSES: [LostCause; 6] = [
@@ -75,6 +76,15 @@ impl<'a> SprofRecord<'a> {
             SPAN => {
                 let thread = thread(body.u64()?);
                 Event::thread(time, thread, ThreadEvent::Span(Span::take(&mut body.0)?))
+            }
+            PLOT => {
+                let pid = Pid(i32::try_from(body.u64()?).ok()?);
+                let value = f64::from_bits(body.u64()?);
+                Event::process(
+                    time,
+                    pid,
+                    ProcessEvent::Plot(std::str::from_utf8(body.c_string()).ok()?, value),
+                )
             }
             LOST_SPANS => {
                 let (count, cause) = (body.u64()?, *by_number(&CAUSES, body.u64()?)?);
@@ -141,6 +151,17 @@ pub(super) fn put_span(out: &mut Vec<u8>, time: u64, ids: u64, span: &Span<'_>) 
     put_record(out, record_type::EVENT_UPDATE, 0, |body| {
         put_words(body, &[SPAN, EVENT_ID, time, ids]);
         span.put(body);
+    });
+}
+
+pub(super) fn put_plot(out: &mut Vec<u8>, time: u64, pid: i32, name: &str, value: f64) {
+    put_record(out, record_type::EVENT_UPDATE, 0, |body| {
+        put_words(
+            body,
+            &[PLOT, EVENT_ID, time, u64::from(pid.cast_unsigned()), value.to_bits()],
+        );
+        let name = &name[..name.floor_char_boundary(MAX_SPAN_NAME)];
+        put_c_string(body, name.bytes().filter(|byte| *byte != 0));
     });
 }
 

@@ -251,6 +251,7 @@ fn events_come_back_as_they_went() {
         lost(2008, 7, Role::Allocation, LostCause::RingFull),
         worker(2008, ThreadEvent::Span(span)),
         worker(2008, ThreadEvent::Span(Span::new("instant", None))),
+        Event::process(Timestamp(2008), pid, ProcessEvent::Plot("queue", -0.5)),
         lost(2008, 7, Role::Span, LostCause::NotUnderstood),
         Event::process(Timestamp(2008), Pid(9), ProcessEvent::Start { parent: Some(pid) }),
         child(2008, ThreadEvent::Start),

@@ -83,6 +83,7 @@ impl Builder {
                     .filter(|at| threads[**at].as_ref().is_some_and(|thread| thread.track_of.is_none()))
                     .count(),
                 usage: live.usage.clone(),
+                plots: std::mem::take(&mut live.plots),
                 heap: std::mem::take(&mut live.heap),
             })
             .collect();
@@ -149,6 +150,7 @@ impl Builder {
                 end: Some(end),
                 threads: 1,
                 usage: ProcessUsage::default(),
+                plots: Vec::new(),
                 heap: RecordedHeap::default(),
             }]
         } else {

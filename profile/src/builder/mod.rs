@@ -455,6 +455,7 @@ impl Builder {
                 }
             }
             ProcessEvent::Title(title) => self.processes.set_title(pid, title),
+            ProcessEvent::Plot(name, value) => self.add_plot(at, pid, name, value),
             ProcessEvent::Counter(counter, value) => self.processes.add_reading(pid, at, counter, value),
         }
     }
@@ -554,6 +555,7 @@ impl EventSink for Builder {
         match event.kind {
             EventKind::Recording(what) => return self.on_recording(at, what),
             EventKind::Thread(thread, ThreadEvent::Span(span)) => return self.add_span(at, thread, &span),
+            EventKind::Process(pid, ProcessEvent::Plot(name, value)) => return self.add_plot(at, pid, name, value),
             EventKind::Thread(thread, what) if is_sample && self.waits.is_none() => {
                 self.on_thread(at, thread, what);
                 if let Some(block) = self.queue.take_if_full() {

@@ -16,6 +16,7 @@ use super::offcpu::ThreadWaits;
 use crate::category::CodeKind;
 use crate::recorded::heap::RecordedHeap;
 use crate::recorded::samples::PackedSamples;
+use crate::recorded::spans::PlotSeries;
 use crate::recorded::stacks::StackId;
 use crate::recorded::thread::{ProcessId, RecordedMarker};
 use crate::recorded::usage::{AnonymousReadings, ProcessUsage};
@@ -41,6 +42,8 @@ pub(super) struct LiveProcess {
     /// The name that the process had while its loader alone ran; Linux keeps the first 15 bytes of what was executed.
     pub(super) loader_name: Option<String>,
     pub(super) usage: ProcessUsage,
+    /// Counters of the program, by name.
+    pub(super) plots: Vec<(String, PlotSeries)>,
     pub(super) heap: RecordedHeap,
     /// It began with a copy of its parent's memory, and executed no program since.
     pub(super) has_parents_memory: bool,

@@ -1,12 +1,14 @@
 //! Spans: all are counted by name. Of the most frequent names, those that become markers are chosen by chance.
 
-use recording::event::Thread;
+use std::collections::BTreeMap;
+
+use recording::event::{Pid, Thread};
 use recording::span::{MAX_SPAN_FIELDS, MAX_SPAN_NAME, Span, SpanFields, SpanFlow, SpanValue};
 use rustc_hash::FxHashMap;
 
 use super::Builder;
 use crate::data::SpanFacts;
-use crate::recorded::spans::{RecordedSpans, SpanKey, SpanKeyKind};
+use crate::recorded::spans::{PlotSeries, RecordedSpans, SpanKey, SpanKeyKind};
 use crate::recorded::strings::{StringId, StringTable};
 use crate::recorded::thread::{MarkerKind, PointValue, RecordedMarker, SpanMarker};
 
@@ -17,6 +19,8 @@ const MAX_NAMES: usize = 2_000;
 /// Most keys of fields that become columns of markers, and most bytes of each.
 const MAX_KEYS: usize = 200;
 const MAX_KEY_BYTES: usize = 100;
+/// Most counters of a program.
+const MAX_PLOTS: usize = 100;
 
 /// The spans so far.
 #[derive(Default)]
@@ -25,6 +29,7 @@ pub(super) struct Spans {
     /// By name. The last one has all names beyond [`MAX_NAMES`].
     groups: Vec<SpanGroup>,
     kept: Vec<KeptSpan>,
+    plots: FxHashMap<Pid, BTreeMap<Box<str>, PlotSeries>>,
 }
 
 /// What is known of all spans of one name.
@@ -145,6 +150,21 @@ impl Builder {
         }
     }
 
+    /// Adds a value of a counter of the program.
+    pub(super) fn add_plot(&mut self, at: i64, pid: Pid, name: &str, value: f64) {
+        if at < 0 || !value.is_finite() {
+            return;
+        }
+        let of_process = self.spans.plots.entry(pid).or_default();
+        let has_room = of_process.len() < MAX_PLOTS;
+        let name = &name[..name.floor_char_boundary(MAX_SPAN_NAME)];
+        match of_process.get_mut(name) {
+            Some(series) => series.push(at, value),
+            None if has_room => of_process.entry(name.into()).or_default().push(at, value),
+            None => self.counts.plots_left_out += 1,
+        }
+    }
+
     /// Makes markers of the spans that began before `until`.
     pub(super) fn place_spans(&mut self, until: i64) -> RecordedSpans {
         let spans = std::mem::take(&mut self.spans);
@@ -197,6 +217,15 @@ impl Builder {
                     fields,
                 })),
             });
+        }
+        for (pid, plots) in spans.plots {
+            // Of several programs of one process, one after the other, the last: few have counters.
+            let threads = of_thread.get(&Thread::main(pid)).and_then(|threads| threads.last());
+            if let Some(thread) = threads {
+                let process = self.processes.threads[*thread].process;
+                let plots = plots.into_iter().map(|(name, series)| (name.into(), series));
+                self.processes.processes[process].plots.extend(plots);
+            }
         }
         let count = spans.groups.iter().map(|group| group.count).sum();
         let placed: usize = self.processes.threads.iter().map(|live| live.spans).sum();

@@ -100,6 +100,8 @@ pub struct BuildCounts {
     pub spans_left_out: u64,
     /// Fields of spans that were left out: there were too many different keys.
     pub span_fields_left_out: u64,
+    /// Values of counters of the program that were left out: it has too many counters.
+    pub plots_left_out: u64,
 }
 
 /// A module with frames in the profile, and the addresses of the frames.

@@ -3,6 +3,7 @@
 use super::heap::RecordedHeap;
 use super::no_samples::NoSamples;
 use super::samples::PackedSamples;
+use super::spans::PlotSeries;
 use super::stacks::StackId;
 use super::strings::StringId;
 use super::usage::ProcessUsage;
@@ -30,6 +31,8 @@ pub(crate) struct RecordedProcess {
     /// How many threads it had, one after the other or at once.
     pub(crate) threads: usize,
     pub(crate) usage: ProcessUsage,
+    /// Counters of the program, by name.
+    pub(crate) plots: Vec<(String, PlotSeries)>,
     pub(crate) heap: RecordedHeap,
 }
 

@@ -226,6 +226,10 @@ fn lines(profile: &Profile) -> Vec<QualityLine> {
         ("Spans without a marker, chosen by chance", counts.spans_left_out),
         ("Fields of spans left out, too many keys", counts.span_fields_left_out),
         (
+            "Values of the program's counters left out, too many counters",
+            counts.plots_left_out,
+        ),
+        (
             "Freed blocks of memory that nobody is known to have taken",
             counts.unknown_blocks_freed,
         ),

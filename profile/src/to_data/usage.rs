@@ -7,6 +7,7 @@ use super::counters::{counter_step, end_ns, line};
 use super::numbers::{json_ms, number};
 use crate::data::{Counter, ResourceFacts, UnreadFacts};
 use crate::recorded::Profile;
+use crate::recorded::spans::PlotSeries;
 use crate::recorded::thread::RecordedProcess;
 
 /// Sorts them below the counters of events, whose weights are their indices.
@@ -41,6 +42,12 @@ pub(super) fn lines(profile: &Profile) -> Vec<Counter> {
             };
             lines.push(drawn.line(points));
         }
+        lines.extend(
+            process
+                .plots
+                .iter()
+                .map(|(name, series)| plot(process, main, name, series)),
+        );
         if process.heap.rows.len() > 0 {
             lines.push(heap(profile, process, main));
         }
@@ -113,7 +120,7 @@ impl DrawnCounter<'_> {
         };
         let samples = match info.is_sum {
             true => sums(points, info.unit),
-            false => levels(points),
+            false => levels(points.iter().map(|(time, value)| (*time, *value as f64))),
         };
         let mut made = line(
             [&name, category, description],
@@ -180,15 +187,14 @@ fn display(is_sum: bool, unit: &str, color: &str, place: usize, label: &str, too
 
 /// The front end sums the counts and treats the first as unreliable, so the first is zero at the first reading's time.
 /// `number` holds the value; the front end shows it as it is.
-fn levels(points: &[(i64, u64)]) -> Value {
-    let first = points.first().map(|(time, _)| (*time, 0));
-    let points: Vec<(i64, u64)> = first.into_iter().chain(points.iter().copied()).collect();
-    let before = [0].into_iter().chain(points.iter().map(|(_, value)| *value));
+fn levels(points: impl Iterator<Item = (i64, f64)>) -> Value {
+    let mut points = points.peekable();
+    let first = points.peek().map(|(time, _)| (*time, 0.0));
+    let points: Vec<(i64, f64)> = first.into_iter().chain(points).collect();
+    let before = [0.0].into_iter().chain(points.iter().map(|(_, value)| *value));
     let counts = points.iter().zip(before);
-    let counts: Vec<i64> = counts
-        .map(|((_, value), before)| value.cast_signed().wrapping_sub(before.cast_signed()))
-        .collect();
-    let numbers: Vec<u64> = points.iter().map(|(_, value)| *value).collect();
+    let counts: Vec<Value> = counts.map(|((_, value), before)| number(value - before)).collect();
+    let numbers: Vec<Value> = points.iter().map(|(_, value)| number(*value)).collect();
     json!({"time": times(&points), "count": counts, "number": numbers, "length": points.len()})
 }
 
@@ -208,8 +214,25 @@ fn sums(points: &[(i64, u64)], unit: CounterUnit) -> Value {
     json!({"time": times(points), "count": counts, "length": points.len()})
 }
 
-fn times(points: &[(i64, u64)]) -> Vec<Value> {
+fn times<T>(points: &[(i64, T)]) -> Vec<Value> {
     points.iter().map(|(time, _)| json_ms(*time)).collect()
+}
+
+/// A counter of the program.
+fn plot(process: &RecordedProcess, main: usize, name: &str, series: &PlotSeries) -> Counter {
+    let format = json!({"unit": "number"});
+    let rows = json!([
+        {"type": "value", "source": "sample-number", "format": format, "label": name},
+        {"type": "value", "source": "count-range", "format": format, "label": "Range in the graph"},
+    ]);
+    let display = display(false, "count", "magenta", 0, name, &rows);
+    line(
+        [name, "Program", "A counter of the program"],
+        &process.id,
+        main,
+        levels(series.points()),
+        display,
+    )
 }
 
 /// Living blocks, by the samples of the heap.
@@ -225,7 +248,17 @@ fn heap(profile: &Profile, process: &RecordedProcess, main: usize) -> Counter {
         {"type": "value", "source": "count-range", "format": bytes, "label": "Range in the graph"},
     ]);
     let display = display(false, "bytes", "green", 0, "Heap", &rows);
-    line(text, &process.id, main, levels(&heap_points(profile, process)), display)
+    line(
+        text,
+        &process.id,
+        main,
+        levels(
+            heap_points(profile, process)
+                .into_iter()
+                .map(|(time, value)| (time, value as f64)),
+        ),
+        display,
+    )
 }
 
 /// The bytes of the living blocks of a process over time: in each step the most and the last, and the same before the

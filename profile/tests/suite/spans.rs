@@ -4,7 +4,7 @@ use profile::RecordingLimit;
 use profile::builder::BuildOptions;
 use profile::data::{Data, SPAN_SCHEMA, SpanFacts};
 use recording::clock::Timestamp;
-use recording::event::{Event, Thread, ThreadEvent};
+use recording::event::{Event, Pid, ProcessEvent, Thread, ThreadEvent};
 use recording::span::{Span, SpanFieldsBuffer, SpanFlow, SpanValue};
 use serde_json::{Value, json};
 
@@ -184,6 +184,37 @@ fn what_lies_outside_the_recording_is_cut_or_left_out_and_does_not_stretch_the_t
             ("turned around".to_owned(), json!(8), json!(8), json!(null)),
             ("out".to_owned(), json!(995), json!(1000), json!(late)),
         ]
+    );
+}
+
+#[test]
+fn values_of_a_counter_are_a_line_of_the_process_in_the_order_of_time() {
+    let mut stream = Stream::with_app();
+    stream.sample(1, 1, 1, &[ip(0x1010)]);
+    for (ms, value) in [(30, 4.0), (10, 2.0), (20, -0.5), (40, f64::NAN)] {
+        stream.event(Event::process(at(ms), Pid(1), ProcessEvent::Plot("queue", value)));
+    }
+    for number in 0..150 {
+        stream.event(Event::process(
+            at(50),
+            Pid(1),
+            ProcessEvent::Plot(&format!("counter {number}"), 1.0),
+        ));
+    }
+    let profile = stream.finish();
+    assert_eq!(profile.counts().plots_left_out, 51);
+    let json = written(&profile);
+    let counters = json["counters"].as_array().unwrap();
+    let of_program = counters.iter().filter(|counter| counter["category"] == "Program");
+    assert_eq!(of_program.count(), 100);
+    let queue = counters.iter().find(|counter| counter["name"] == "queue").unwrap();
+    let samples = &queue["samples"];
+    assert_eq!(samples["time"], json!([10, 10, 20, 30]));
+    assert_eq!(samples["number"], json!([0, 2, -0.5, 4]));
+    assert_eq!(samples["count"], json!([0, 2, -2.5, 4.5]));
+    assert_eq!(
+        (&queue["pid"], &queue["display"]["label"]),
+        (&json!("1"), &json!("queue"))
     );
 }
 

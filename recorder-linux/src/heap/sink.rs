@@ -233,7 +233,7 @@ impl<'a> HeapSink<'a> {
                     self.note_if_unseen(pid, &ended);
                 }
             }
-            ProcessEvent::Image(_) | ProcessEvent::Title(_) | ProcessEvent::Counter(..) => {}
+            ProcessEvent::Image(_) | ProcessEvent::Title(_) | ProcessEvent::Plot(..) | ProcessEvent::Counter(..) => {}
         }
     }
 
@@ -311,8 +311,10 @@ impl EventSink for HeapSink<'_> {
         // Figures are of now, while records of before are still on their way.
         let is_in_order = !matches!(
             event.kind,
-            EventKind::Process(_, ProcessEvent::Counter(..) | ProcessEvent::Title(_))
-                | EventKind::Thread(_, ThreadEvent::Span(_))
+            EventKind::Process(
+                _,
+                ProcessEvent::Counter(..) | ProcessEvent::Title(_) | ProcessEvent::Plot(..)
+            ) | EventKind::Thread(_, ThreadEvent::Span(_))
                 | EventKind::Recording(RecordingEvent::Counter(..) | RecordingEvent::Unread(..))
         );
         if is_in_order {

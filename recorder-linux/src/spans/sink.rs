@@ -266,15 +266,16 @@ fn send(
     fields: &mut SpanFieldsBuffer,
     next: &mut HeapSink<'_>,
 ) {
+    if record.kind == PLOT {
+        let plot = ProcessEvent::Plot(&names.name, record.plotted());
+        return next.on_event(&Event::process(Timestamp(ended), thread.pid, plot));
+    }
     fields.clear();
     let mut flow = None;
     // They fit: a record has fewer bytes.
     let mut push = |name: &str, value: SpanValue<'_>| {
         let _ = fields.push(name, value);
     };
-    if record.kind == PLOT {
-        push("value", SpanValue::Float(record.plotted()));
-    }
     for (index, value) in record.values() {
         let Some(key) = names.keys.get(index) else { continue };
         match value {

@@ -529,7 +529,7 @@ impl<'f> StackUnwinder<'f> {
                 };
                 return self.map(pid, [region].into_iter().chain(copies));
             }
-            ProcessEvent::Image(_) | ProcessEvent::Title(_) | ProcessEvent::Counter(..) => {}
+            ProcessEvent::Image(_) | ProcessEvent::Title(_) | ProcessEvent::Plot(..) | ProcessEvent::Counter(..) => {}
         }
         Vec::new()
     }

@@ -31,6 +31,7 @@ impl OwnedEvent {
                 ProcessEvent::Map(&Mapping { start, len, .. }) => OwnedEvent::Code { pid, start, len },
                 ProcessEvent::Image(image) => OwnedEvent::Image(pid, image.clone()),
                 ProcessEvent::Title(title) => OwnedEvent::Title(pid, title.into()),
+                ProcessEvent::Plot(..) => return None,
                 ProcessEvent::Counter(counter, value) => OwnedEvent::Counter(pid, counter, value),
             },
             EventKind::Thread(thread, what) => match what {
