@@ -136,6 +136,11 @@ impl Quality {
         self.unverified.saturating_sub(self.beside.unverified)
     }
 
+    /// Spans that were lost, or made no sense.
+    pub fn spans_lost(&self) -> u64 {
+        self.lost_of(Role::Span)
+    }
+
     fn lost_of(&self, role: Role) -> u64 {
         let of_role = { self.lost.iter() }.filter(|((of, cause), _)| *of == role && *cause != LostCause::NoPid);
         of_role.map(|(_, count)| count).sum()

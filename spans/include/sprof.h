@@ -55,8 +55,8 @@ enum {
     SPROF_SLOT_STATE_ = 0, SPROF_SLOT_HEAD_ = 1, SPROF_SLOT_TID_ = 2, SPROF_SLOT_LOST_ = 3, SPROF_SLOT_TAIL_ = 8,
     SPROF_TEXTS_AT_ = 256 << 10, SPROF_RINGS_AT_ = 1 << 20, SPROF_CODE_BYTES_ = 64 << 10,
     SPROF_TEXT_BYTES_ = SPROF_RINGS_AT_ - SPROF_TEXTS_AT_ - SPROF_CODE_BYTES_,
-    SPROF_RING_WORDS_ = 512 << 10, SPROF_PART_WORDS_ = 4096, SPROF_MOST_WORDS_ = 109, SPROF_MOST_FIELDS_ = 8,
-    SPROF_KIND_SPAN_ = 1, SPROF_KIND_INSTANT_ = 2, SPROF_KIND_PLOT_ = 3, SPROF_KIND_ASYNC_ = 4, SPROF_KIND_SKIP_ = 5
+    SPROF_RING_WORDS_ = 512 << 10, SPROF_MOST_WORDS_ = 109, SPROF_MOST_FIELDS_ = 8,
+    SPROF_KIND_SPAN_ = 1, SPROF_KIND_INSTANT_ = 2, SPROF_KIND_PLOT_ = 3, SPROF_KIND_ASYNC_ = 4
 };
 #define SPROF_READER_LOST_NS_ 10000000000u
 
@@ -334,7 +334,6 @@ static inline uint64_t sprof_head_word_(uint64_t position, uint32_t site, uint64
 /* Makes room for a record. False if there is none, which is counted. */
 SPROF_COLD_ int sprof_make_ready_(struct sprof_writer_ *writer) {
     struct sprof_own_ *own = sprof_get_own_();
-    const uint64_t ring = SPROF_RING_WORDS_;
     if (!own) return 0;
     if (__atomic_load_n(&own->progress, __ATOMIC_ACQUIRE) != 2) {
         writer->slot = NULL;
@@ -344,17 +343,10 @@ SPROF_COLD_ int sprof_make_ready_(struct sprof_writer_ *writer) {
         SPROF_ADD_(own->head[SPROF_LOST_], 1u);
         return 0;
     }
-    uint64_t tail = __atomic_load_n(&writer->slot[SPROF_SLOT_TAIL_], __ATOMIC_ACQUIRE), at = writer->head;
-    uint64_t offset = at % ring;
-    /* All of the first part is read: the ring begins again, so the rest takes no memory. */
-    if (offset >= 2 * SPROF_PART_WORDS_ && at - tail <= offset - SPROF_PART_WORDS_) {
-        SPROF_STORE_(writer->ring[offset], sprof_head_word_(at, 0, SPROF_KIND_SKIP_, 1));
-        at = writer->head = at - offset + ring;
-        __atomic_store_n(&writer->slot[SPROF_SLOT_HEAD_], at, __ATOMIC_RELEASE);
-    }
-    if (at - tail <= ring - SPROF_MOST_WORDS_) {
-        uint64_t part_end = (at / SPROF_PART_WORDS_ + 1) * SPROF_PART_WORDS_, end = tail + ring - SPROF_MOST_WORDS_;
-        writer->limit = part_end < end ? part_end : end;
+    uint64_t tail = __atomic_load_n(&writer->slot[SPROF_SLOT_TAIL_], __ATOMIC_ACQUIRE);
+    const uint64_t room = SPROF_RING_WORDS_ - SPROF_MOST_WORDS_;
+    if (writer->head - tail <= room) {
+        writer->limit = tail + room;
         return 1;
     }
     writer->limit = 0;

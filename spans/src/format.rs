@@ -93,9 +93,6 @@ pub const TEXT_BYTES: usize = RINGS_AT - TEXTS_AT - (64 << 10);
 pub const RINGS_AT: usize = 1 << 20;
 /// Words of a ring: 174,762 spans without fields.
 pub const RING_WORDS: usize = 512 << 10;
-/// A thread whose records are read in time uses two parts of this length, so the rest takes no memory. Words.
-pub const PART_WORDS: u64 = 4096;
-
 /// A span: when it ended and when it began, then fields.
 pub const SPAN: u64 = 1;
 /// An instant: its time, then fields.
@@ -105,9 +102,6 @@ pub const PLOT: u64 = 3;
 /// A span that may end on another thread: when it ended and began, the thread that it began on with a number of that
 /// thread (`tid << 32 | number`), then fields.
 pub const ASYNC_SPAN: u64 = 4;
-/// The next record is at the next multiple of [`RING_WORDS`].
-pub const SKIP: u64 = 5;
-
 /// Longest record, words.
 pub const MOST_WORDS: usize = 5 + MOST_FIELDS * (1 + FIELD_TEXT_BYTES / 8);
 /// Most fields of a record. The word before the values has one byte for the type of each.
@@ -143,7 +137,7 @@ pub const fn head_word(position: u64, site: u32, kind: u64, words: usize) -> u64
 /// A record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Record<'a> {
-    /// [`SPAN`], [`INSTANT`], [`PLOT`], [`ASYNC_SPAN`] or [`SKIP`].
+    /// [`SPAN`], [`INSTANT`], [`PLOT`] or [`ASYNC_SPAN`].
     pub kind: u64,
     /// Offset of the text of its place in the program, in words.
     pub site: u32,
@@ -190,7 +184,6 @@ impl<'a> Record<'a> {
         let first = *words.first()?;
         let (kind, len) = (first >> 8 & 0xf, (first & 0xff) as usize);
         let least = match kind {
-            SKIP => 1,
             SPAN | PLOT => 3,
             INSTANT => 2,
             ASYNC_SPAN => 4,

@@ -12,7 +12,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use rustix::fs::{FallocateFlags, SealFlags, fallocate, fcntl_get_seals};
 use spans::format::{
-    COUNTER, LOST, MAGIC, MONOTONIC, MOST_SLOTS, OFF, PID, READER, READER_SEEN, RING_WORDS, RINGS_AT, Record, SKIP,
+    COUNTER, LOST, MAGIC, MONOTONIC, MOST_SLOTS, OFF, PID, READER, READER_SEEN, RING_WORDS, RINGS_AT, Record,
     SLOT_ENDED, SLOT_HEAD, SLOT_LOST, SLOT_STATE, SLOT_TAIL, SLOT_TID, SLOT_WORDS, SLOTS_AT, SLOTS_TAKEN, STATE,
     SiteText, TEXT_BYTES, TEXTS_AT, VERSION,
 };
@@ -20,6 +20,8 @@ use spans::format::{
 /// Control words that are read.
 const CONTROL_WORDS: usize = 16;
 const RING_BYTES: u64 = 8 * RING_WORDS as u64;
+/// Memory of rings is freed in parts of this length.
+const CHUNK_WORDS: u64 = 32 << 10;
 /// Longest text of a place in the program.
 const MOST_TEXT: usize = 10 + 9 * 255;
 /// Places whose names are kept.
@@ -152,8 +154,7 @@ impl SpanMemory {
     /// Lets go of a program that goes on, with the memory of its rings.
     pub(super) fn forget(&self) {
         let _ = self.set(READER, 0);
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let _ = fallocate(&self.file, flags, RINGS_AT as u64, self.slots.len() as u64 * RING_BYTES);
+        let _ = self.free(0, self.slots.len() as u64 * RING_BYTES);
     }
 
     /// Takes all records, each with its names and its thread, as the process knows it.
@@ -206,6 +207,9 @@ impl SpanMemory {
                     u64::from(!self.walk(index, head, &copy.words, &mut |record, names| take(record, names, tid)));
             }
             if unread > 0 || state == SLOT_ENDED {
+                if unread < CHUNK_WORDS / 4 {
+                    self.free_chunk(index, head);
+                }
                 self.slots[index].tail = head;
                 self.set(slot_word(index, SLOT_TAIL), head)?;
             }
@@ -214,6 +218,22 @@ impl SpanMemory {
             }
         }
         Ok(loss)
+    }
+
+    /// Gives the memory back that was read, so that a thread with few spans does not fill its whole ring with them. The
+    /// thread writes there again once it knows the new tail.
+    fn free_chunk(&self, index: usize, head: u64) {
+        let chunk = self.slots[index].tail / CHUNK_WORDS;
+        if head / CHUNK_WORDS != chunk {
+            let first = chunk * CHUNK_WORDS % RING_WORDS as u64;
+            let _ = self.free(index as u64 * RING_BYTES + 8 * first, 8 * CHUNK_WORDS);
+        }
+    }
+
+    /// Frees the memory of a part of the rings.
+    fn free(&self, offset: u64, bytes: u64) -> rustix::io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(&self.file, flags, RINGS_AT as u64 + offset, bytes)
     }
 
     /// Takes the records in these words of a ring. False if one made no sense: the rest is left out.
@@ -225,15 +245,6 @@ impl SpanMemory {
             let Some(record) = Record::parse(rest, at) else {
                 return false;
             };
-            let turn = RING_WORDS as u64;
-            if record.kind == SKIP {
-                let next = turn - at % turn;
-                if next > rest.len() as u64 {
-                    return false;
-                }
-                at = at.wrapping_add(next);
-                continue;
-            }
             at = at.wrapping_add(record.words.len() as u64);
             if self.sites.len() >= MOST_SITES {
                 self.sites.clear();
@@ -413,12 +424,6 @@ mod tests {
         program.move_to(0, near);
         program.write(0, SPAN, &[40, 10]);
         assert_eq!(read(&mut memory).0, [(40, 0, name())]);
-        // The ring begins again before its end.
-        let later = RING_WORDS as u64 + 3 * spans::format::PART_WORDS;
-        memory.slots[0].tail = later;
-        program.move_to(0, later);
-        program.write(0, SKIP, &[]);
-        program.move_to(0, 2 * RING_WORDS as u64);
         program.write(0, SPAN, &[50, 10]);
         program.set(slot_word(0, SLOT_STATE), SLOT_ENDED);
         program.set(slot_word(0, SLOT_LOST), 3);
@@ -436,6 +441,26 @@ mod tests {
         memory.end();
         memory.forget();
         assert_eq!([STATE, spans::format::READER].map(|word| program.word(word)), [OFF, 0]);
+    }
+
+    #[test]
+    fn a_thread_with_few_spans_takes_little_memory() {
+        let (mut program, memory) = Program::new();
+        let mut memory = SpanMemory::begin(memory, READER, COUNTER, NOW).unwrap();
+        // Of a round: a hundredth of the ring.
+        for round in 0..300 {
+            let head = program.heads[0] + RING_WORDS as u64 / 100;
+            let words = vec![1; 8 * RING_WORDS / 100];
+            let at = program.heads[0] as usize % RING_WORDS;
+            let until_end = words.len().min(8 * (RING_WORDS - at));
+            for (part, at) in [(&words[..until_end], at), (&words[until_end..], 0)] {
+                program.file.write_all_at(part, (RINGS_AT + 8 * at) as u64).unwrap();
+            }
+            program.move_to(0, head);
+            assert_eq!(read(&mut memory).1.malformed, 1);
+            let bytes = 512 * program.file.metadata().unwrap().blocks();
+            assert!(bytes < 1 << 20, "round {round}: {bytes}");
+        }
     }
 
     #[test]

@@ -209,21 +209,10 @@ impl Writer {
     }
 
     fn make_room(&self, claim: Claim, head: &Head) -> Option<Claim> {
-        let ring = RING_WORDS as u64;
         let tail = claim.slot[SLOT_TAIL].load(Ordering::Acquire);
-        let mut at = self.head.get();
-        let offset = at % ring;
-        let unread = at.wrapping_sub(tail);
-        if offset >= 2 * PART_WORDS && unread <= offset - PART_WORDS {
-            claim.ring[offset as usize].store(head_word(at, 0, SKIP, 1), Ordering::Relaxed);
-            at = at - offset + ring;
-            self.head.set(at);
-            claim.slot[SLOT_HEAD].store(at, Ordering::Release);
-        }
-        let has_room = at.wrapping_sub(tail) <= ring - MOST_WORDS as u64;
-        if has_room {
-            let part_end = (at / PART_WORDS + 1) * PART_WORDS;
-            self.limit.set(part_end.min(tail + ring - MOST_WORDS as u64));
+        let room = (RING_WORDS - MOST_WORDS) as u64;
+        if self.head.get().wrapping_sub(tail) <= room {
+            self.limit.set(tail + room);
             return Some(claim);
         }
         self.limit.set(0);

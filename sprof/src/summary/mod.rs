@@ -292,6 +292,8 @@ impl Summary {
         say(out_of_order, "sample", "samples", "came out of order");
         let left_out = self.counts.markers_left_out;
         say(left_out, "marker was", "markers were", "left out");
+        let text = "lost: they came faster than they were read, or made no sense";
+        say(quality.spans_lost(), "span was", "spans were", text);
         let text = "not in the profile: of the most frequent names, some were chosen by chance";
         say(self.counts.spans_left_out, "span is", "spans are", text);
         say(

@@ -1,12 +1,12 @@
 //! Spans whose times it prints. For each line on stdin, or once with the argument `once`: ten rounds that compute for
-//! 40 % and sleep for 60 %, and a message to another thread. It answers with the times of the spans `round`: before and
-//! after their begin, before and after their end.
+//! 40 % and sleep for 60 %, and a message to another thread. With a number: so many spans at once. It answers with the
+//! times of the spans `round`: before and after their begin, before and after their end.
 
 use std::hint::black_box;
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
-use sprof_spans::{async_span, frame, instant, plot, span, Flow};
+use sprof_spans::{Flow, async_span, frame, instant, plot, span};
 
 #[inline(never)]
 fn busy() {
@@ -51,8 +51,10 @@ fn run(start: Instant) -> String {
 
 fn main() {
     let start = Instant::now();
-    if std::env::args().nth(1).is_some() {
-        println!("{}", run(start));
+    match std::env::args().nth(1).as_deref() {
+        Some("once") => println!("{}", run(start)),
+        Some(many) => (0..many.parse().unwrap()).for_each(|_: u32| drop(span!("one of many"))),
+        None => {}
     }
     for _ in std::io::stdin().lines() {
         println!("{}", run(start));

@@ -126,7 +126,7 @@ fn assert_nothing_lost(recording: &Recording) {
     let said = recording
         .stderr
         .lines()
-        .find(|line| line.contains("the spans of") || line.contains("spans lost"));
+        .find(|line| line.contains("the spans of") || line.contains("spans were lost"));
     assert_eq!(said, None, "{}", recording.stderr);
 }
 
@@ -234,4 +234,29 @@ fn programs_of_a_millisecond_have_their_spans() {
     for name in ["task", "step", "parent"] {
         assert_eq!(spans(&profile, name).len(), 20, "{name}: {}", profile.summary());
     }
+}
+
+/// Far more than a ring holds, faster than sprof reads.
+#[test]
+fn spans_that_come_too_fast_are_there_or_are_counted() {
+    let Some(()) = perf_events() else { return };
+    let all = 1_000_000;
+    let (recording, profile) = record().profile(program("spans_rs").unwrap(), &[&all.to_string()]);
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    let thinned = &profile.json["meta"]["sprof"]["recorded"]["thinnedSpans"];
+    let kept = thinned[0]["count"]
+        .as_u64()
+        .unwrap_or(spans(&profile, "one of many").len() as u64);
+    let lost = profile.figure_if_any(&["lost, ring full: spans"]).unwrap_or_default();
+    assert!(
+        kept > 100_000 && kept as f64 + lost == f64::from(all),
+        "{kept} and {lost}: {}",
+        recording.stderr
+    );
+    assert_eq!(
+        lost > 0.0,
+        recording.stderr.contains("spans were lost"),
+        "{}",
+        recording.stderr
+    );
 }
