@@ -46,7 +46,7 @@ pub const SLOTS_TAKEN: usize = 4;
 pub const TEXTS_TAKEN: usize = 5;
 /// Control word: records that were lost because there was no slot, or no room for texts.
 pub const LOST: usize = 6;
-/// Control word: a number that the reading sprof has chosen; 0 if none reads.
+/// Control word: the process of the sprof that reads, and a random number (`pid << 32 | number`); 0 if none reads.
 pub const READER: usize = 8;
 /// Control word: when sprof has read last, ns of CLOCK_MONOTONIC.
 pub const READER_SEEN: usize = 9;

@@ -18,9 +18,13 @@ mod backend;
 #[path = "off.rs"]
 mod backend;
 pub mod format;
+#[cfg(all(feature = "std", unix))]
+mod recording;
 mod site;
 mod span;
 
+#[cfg(all(feature = "std", unix))]
+pub use recording::{Recording, RecordingError};
 pub use site::{Field, Flow, FlowEnd, Site};
 pub use span::{frame, instant, is_recording, plot, AsyncSpan, Span};
 

@@ -4,7 +4,7 @@
 //! mapped, as that of the heap.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -125,7 +125,9 @@ impl SpanMemory {
             return Err(io::Error::other("it has another version"));
         }
         (memory.inner_pid, memory.made_ns) = (control[PID], control[READER_SEEN]);
-        let is_read = control[READER] != 0 && now_ns.abs_diff(control[READER_SEEN]) < OTHER_READER_NS;
+        // One that was killed just now reads no more.
+        let is_alive = fs::exists(format!("/proc/{}", control[READER] >> 32)).unwrap_or_default();
+        let is_read = is_alive && now_ns.abs_diff(control[READER_SEEN]) < OTHER_READER_NS;
         if control[STATE] != OFF && is_read {
             return Err(io::Error::other("another sprof records them"));
         }
@@ -468,11 +470,13 @@ mod tests {
         let (mut program, memory) = Program::new();
         let other = memory.try_clone().unwrap();
         program.write(0, SPAN, &[20, 10]);
-        program.set(spans::format::READER, READER + 1);
         program.set(READER_SEEN, NOW - OTHER_READER_NS / 2);
+        program.set(spans::format::READER, u64::from(std::process::id()) << 32 | 1);
         let error = SpanMemory::begin(memory, READER, COUNTER, NOW).unwrap_err();
         assert_eq!(error.to_string(), "another sprof records them");
-        let mut memory = SpanMemory::begin(other, READER, COUNTER, NOW + OTHER_READER_NS).unwrap();
+        // It was killed.
+        program.set(spans::format::READER, u64::MAX);
+        let mut memory = SpanMemory::begin(other, READER, COUNTER, NOW).unwrap();
         assert!(memory.has_counter && program.word(STATE) == COUNTER);
         assert_eq!(read(&mut memory).0, []);
         program.set(spans::format::READER, READER + 1);

@@ -32,7 +32,7 @@ pub(crate) struct SpanSink<'a> {
 
 struct SpanReader {
     socket: Option<SpanSocket>,
-    /// Chosen by chance.
+    /// See `READER` of the format.
     number: u64,
     start_ns: u64,
     clock: CounterClock,
@@ -61,9 +61,10 @@ struct SpanProgram {
 
 impl<'a> SpanSink<'a> {
     pub(crate) fn new(next: HeapSink<'a>, socket: Option<SpanSocket>) -> SpanSink<'a> {
+        let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
         let reader = SpanReader {
             socket,
-            number: std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0) | 1,
+            number: u64::from(std::process::id()) << 32 | random >> 32,
             start_ns: monotonic_ns(),
             clock: CounterClock::new(),
             programs: Vec::new(),

@@ -105,6 +105,18 @@ pub(crate) fn unique() -> u64 {
     })
 }
 
+/// Waits until this sprof reads spans, a second at most.
+pub(crate) fn wait_for_reader(sprof: u32) {
+    let Some(head) = sys::published() else { return };
+    let reads = || head[READER].load(Ordering::Acquire) >> 32 == u64::from(sprof);
+    for _ in 0..1000 {
+        if reads() {
+            return;
+        }
+        std::thread::sleep(core::time::Duration::from_millis(1));
+    }
+}
+
 #[cold]
 fn slow_now() -> u64 {
     if sys::state() == UNSET && !set_up() {

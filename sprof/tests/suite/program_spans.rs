@@ -1,14 +1,17 @@
 //! Spans, instants and counters that a program records with the crate sprof-spans or with `sprof.h`.
 #![cfg(target_os = "linux")]
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::support::run::output;
 use crate::support::skip::perf_events;
 use crate::support::target::Target;
-use crate::support::{Profile, Recording, program, record, wait_until};
+use crate::support::{Profile, Recording, program, record, temp_dir, wait_until};
 
 /// Times of one clock, read as two: the counter of the processor is placed on the kernel's clock by readings that take
 /// microseconds at most, unless the hypervisor takes the CPU away.
@@ -259,4 +262,37 @@ fn spans_that_come_too_fast_are_there_or_are_counted() {
         "{}",
         recording.stderr
     );
+}
+
+#[test]
+fn a_program_of_200_threads_records_parts_of_itself() {
+    let Some(()) = perf_events() else { return };
+    let folder = temp_dir();
+    let mut command = Command::new(program("records_itself_rs").unwrap());
+    command.arg(folder.path()).env("SPROF", env!("CARGO_BIN_EXE_sprof"));
+    command.env("SPROF_CACHE", "off").env_remove("SPROF_SPANS");
+    let output = output(&mut command);
+    let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    assert!(output.status.success(), "{stdout}{stderr}");
+    for words in [
+        "first: this process records itself already",
+        "second: this process records itself already",
+        "killed: sprof has not saved the profile: signal: 9",
+        "refused: sprof cannot record this process: cannot write the profile to ",
+        "missing: cannot start ",
+    ] {
+        assert!(stdout.contains(words), "{words}: {stdout}");
+    }
+    for name in ["first", "second", "last"] {
+        let path = folder.path().join(name).with_extension("json.gz");
+        wait_until(|| path.exists(), || format!("{name}: {stdout}{stderr}"));
+        let profile = Profile::read(&path);
+        let calls = |function: &str| profile.share(|_| true, |names| names.iter().any(|name| name.ends_with(function)));
+        assert!(calls("inside").hits > 0, "{name}: {}", profile.summary());
+        assert_eq!(calls("outside").hits, 0, "{name}: {}", profile.summary());
+        assert_eq!(spans(&profile, "inside").len(), 1, "{name}: {}", profile.summary());
+        let waits = spans(&profile, "waits");
+        let threads: BTreeSet<&str> = waits.iter().map(|span| &*span.thread).collect();
+        assert_eq!(threads.len(), 200, "{name}: {}", profile.summary());
+    }
 }

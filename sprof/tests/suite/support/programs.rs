@@ -157,7 +157,7 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
             let source = format!("{}.rs", name.trim_end_matches("_rs"));
             build("rustc", &source, name, &["--edition=2024", "-O", "-g"])
         }
-        "spans_rs" => {
+        "spans_rs" | "records_itself_rs" => {
             let options = [
                 "--edition=2021",
                 "-O",
@@ -167,7 +167,8 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
             ];
             let library = build("rustc", "../../../spans/src/lib.rs", "libsprof_spans.rlib", &options)?;
             let library = format!("--extern=sprof_spans={}", library.display());
-            build("rustc", "spans.rs", name, &["--edition=2021", "-O", "-g", &library])
+            let source = format!("{}.rs", name.trim_end_matches("_rs"));
+            build("rustc", &source, name, &["--edition=2024", "-O", "-g", &library])
         }
         "spans_gcc" | "spans_clang" | "spans_gxx" | "spans_clangxx" => {
             let include = format!("-I{}", tests_dir().join("../../spans/include").display());
@@ -241,13 +242,21 @@ fn try_build(compiler: &str, source: &str, name: &str, flags: &[&str]) -> Result
     let output = dir.join(name);
     let changed = |path: &Path| path.metadata().and_then(|meta| meta.modified()).ok();
     let of_spans = |path: &str| changed(&tests_dir().join("../../spans").join(path));
-    let newest_of_spans = ["include/sprof.h", "src/lib.rs", "src/format.rs", "src/backend/mod.rs"]
-        .map(of_spans)
-        .into_iter()
-        .max();
-    let newest_source = changed(&source)
-        .max(changed(&source.with_file_name("common.h")))
-        .max(newest_of_spans.flatten().filter(|_| name.contains("spans")));
+    let newest_of_spans = [
+        "include/sprof.h",
+        "src/lib.rs",
+        "src/format.rs",
+        "src/backend/mod.rs",
+        "src/recording/mod.rs",
+    ]
+    .map(of_spans)
+    .into_iter()
+    .max();
+    let newest_source = changed(&source).max(changed(&source.with_file_name("common.h"))).max(
+        newest_of_spans
+            .flatten()
+            .filter(|_| name.contains("spans") || name == "records_itself_rs"),
+    );
     if changed(&output) > newest_source && changed(&output) > changed(&tests_dir().join("suite/support/programs.rs")) {
         return Ok(output);
     }

@@ -1,0 +1,78 @@
+//! Records itself, with 200 other threads, by the guard of sprof-spans. The argument is the folder for the profiles.
+
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sprof_spans::{Recording, span};
+
+static ENDS: AtomicBool = AtomicBool::new(false);
+
+#[inline(never)]
+fn outside() {
+    spin(30);
+}
+
+#[inline(never)]
+fn inside() {
+    let _span = span!("inside");
+    spin(100);
+}
+
+#[inline(never)]
+fn spin(ms: u64) {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(ms) {
+        black_box(());
+    }
+}
+
+fn main() {
+    let folder = PathBuf::from(std::env::args().nth(1).unwrap());
+    let threads: Vec<_> = (0..200)
+        .map(|_| {
+            thread::spawn(|| {
+                while !ENDS.load(Ordering::Relaxed) {
+                    let _span = span!("waits");
+                    thread::sleep(Duration::from_millis(20));
+                }
+            })
+        })
+        .collect();
+    for name in ["first", "second"] {
+        outside();
+        // Begun by another thread.
+        let file = folder.join(name).with_extension("json.gz");
+        let recording = thread::spawn(|| Recording::start(file).unwrap()).join().unwrap();
+        inside();
+        println!("{name}: {}", Recording::start("x").unwrap_err());
+        recording.finish().unwrap();
+    }
+    outside();
+    let killed = Recording::start(folder.join("killed.json.gz")).unwrap();
+    let children = std::fs::read_to_string("/proc/thread-self/children").unwrap();
+    assert!(
+        Command::new("kill")
+            .args(["-KILL", children.trim()])
+            .status()
+            .unwrap()
+            .success()
+    );
+    println!("killed: {}", killed.finish().unwrap_err());
+    let refused = Recording::start(folder.join("no/such/folder.json.gz"));
+    println!("refused: {}", refused.unwrap_err());
+    let sprof = std::env::var_os("SPROF").unwrap();
+    // SAFETY: no other thread looks at the environment.
+    unsafe { std::env::set_var("SPROF", folder.join("none")) };
+    println!("missing: {}", Recording::start("x").unwrap_err());
+    // SAFETY: the same.
+    unsafe { std::env::set_var("SPROF", sprof) };
+    // Never dropped: the program exits, and sprof saves.
+    std::mem::forget(Recording::start(folder.join("last.json.gz")).unwrap());
+    inside();
+    ENDS.store(true, Ordering::Relaxed);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
