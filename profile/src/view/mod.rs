@@ -20,6 +20,7 @@ mod event;
 pub mod files;
 mod filter;
 pub mod functions;
+pub mod futures;
 pub mod headline;
 pub mod heap;
 pub mod lines;

@@ -7,6 +7,7 @@ use profile::view::breakdown::{categories, processes, threads};
 use profile::view::buckets::{Bucket, buckets};
 use profile::view::cost::Cost;
 use profile::view::functions::functions;
+use profile::view::futures::{PolledFuture, futures};
 use profile::view::lines::lines;
 use profile::view::select::{Filter, Selection, find, select};
 use profile::view::tree::{CallTree, TreeLimits, bottom_up, callees, callers, top_down};
@@ -676,4 +677,53 @@ fn lines_and_addresses_of_a_function_have_their_samples() {
     assert_eq!((code("f"), code("g"), code("main")), (3, 1, 0));
     let into = inlined_into(&selection, &selection.find("g").unwrap());
     assert_eq!((selection.name(into[0].0), into[0].1.samples), ("f", 2));
+}
+
+#[test]
+fn samples_have_the_outermost_future_that_an_executor_polls() {
+    let mut build = Build::new();
+    let worker = "start_thread > tokio::runtime::task::core::Core<T,S>::poll > <core::pin::Pin<P> as core::future::future::Future>::poll";
+    let block_on = "main > app::main > tokio::runtime::runtime::Runtime::block_on";
+    let stacks = [
+        (format!("{worker} > app::handle > app::parse > memcpy"), 4),
+        (format!("{worker} > app::handle > app::parse"), 2),
+        (format!("{worker} > app::parse"), 1),
+        (worker.to_owned(), 1),
+        // Executors in futures are theirs.
+        (
+            format!("{block_on} > app::main::{{async_block#0}} > async_io::driver::block_on > app::handle"),
+            3,
+        ),
+        ("main > app::main > app::handle".to_owned(), 2),
+    ];
+    let mut samples = Samples::default();
+    for (path, number) in stacks {
+        let stack = build.stack(&path);
+        for _ in 0..number {
+            samples.time_ms.push(samples.stack.len() as f64);
+            samples.stack.push(stack);
+        }
+    }
+    build.data.threads.push(Thread {
+        samples,
+        ..Thread::default()
+    });
+    let selection = select(&build.data, &Filter::default()).unwrap();
+    let rows = futures(&selection).into_iter().map(|(future, cost)| {
+        let name = match future {
+            PolledFuture::Function(func) => selection.name(func).to_owned(),
+            other => format!("{other:?}"),
+        };
+        (name, cost.samples)
+    });
+    let mut rows: Vec<(String, u64)> = rows.collect();
+    rows.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+    let expected = [
+        ("app::handle", 6),
+        ("app::main::{async_block#0}", 3),
+        ("Outside", 2),
+        ("Executor", 1),
+        ("app::parse", 1),
+    ];
+    assert_eq!(rows, expected.map(|(name, samples)| (name.to_owned(), samples)));
 }

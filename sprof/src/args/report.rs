@@ -25,8 +25,8 @@ pub(crate) struct ReportArgs {
     /// What to show [default: summary]: summary, functions, lines, tree, bottom-up, callers=FUNCTION, threads,
     /// processes, crates, categories, buckets, heap (who allocates, who keeps it, what grows), parallelism (wall time
     /// by number of running threads), resources (CPUs, memory, disks, network: how busy, how short), spans (how long
-    /// the sections took that the program marked, and what threads did in them) or markers (system calls, probes,
-    /// benchmarks). May be given several times.
+    /// the sections took that the program marked, and what threads did in them), futures (by the async function that an
+    /// executor polled) or markers (system calls, probes, benchmarks). May be given several times.
     #[arg(long, value_name = "VIEW", value_parser = ViewParser, hide_possible_values = true)]
     pub(crate) view: Vec<View>,
 
@@ -92,6 +92,8 @@ pub(crate) enum View {
     Resources,
     /// Sections that the program marked, by name.
     Spans,
+    /// Futures that an executor polled.
+    Futures,
     /// Events one by one: system calls, probes, benchmarks, what a script marked.
     Markers,
 }
@@ -117,7 +119,7 @@ pub(crate) enum Sort {
 }
 
 /// Names of views and what they show, for messages and shell completions.
-static VIEWS: [(&str, View, &str); 16] = [
+static VIEWS: [(&str, View, &str); 17] = [
     ("summary", View::Summary, "the most important rows of several views"),
     ("functions", View::Functions, "functions by the time in their own code"),
     ("lines", View::Lines, "source lines"),
@@ -148,6 +150,11 @@ static VIEWS: [(&str, View, &str); 16] = [
         "spans",
         View::Spans,
         "sections that the program marked: how long, and what threads did",
+    ),
+    (
+        "futures",
+        View::Futures,
+        "async functions and futures that an executor polled",
     ),
     (
         "markers",

@@ -10,6 +10,7 @@ use profile::view::buckets::buckets;
 use profile::view::cost::Cost;
 use profile::view::crates::{CodeOrigin, CrateRow, crates};
 use profile::view::functions::{FunctionRow, functions};
+use profile::view::futures::{PolledFuture, futures};
 use profile::view::lines::lines;
 use profile::view::parallelism::Parallelism;
 use profile::view::select::{Filter, NotFound, Selection};
@@ -70,6 +71,7 @@ pub(crate) fn tables(
         View::Crates => vec![of.crates()],
         View::Categories => vec![of.categories()],
         View::Buckets => vec![of.buckets()],
+        View::Futures => vec![of.futures()],
         View::Heap => heap::tables(selection, extent.sort, extent.rows),
         View::Parallelism => {
             let table = numbers.map(|numbers| parallelism::table(selection, numbers, extent.rows, extent.min_percent));
@@ -459,6 +461,37 @@ impl Build<'_> {
             }
         });
         self.shares(id, if are_cpus { "CPUs" } else { title }, rows)
+    }
+
+    fn futures(&self) -> Table {
+        let found = futures(self.selection).into_iter();
+        let found = found.filter(|(_, cost)| self.is_enough(*cost, 0.0));
+        let rows = found.map(|(future, cost)| {
+            let (kind, name) = match future {
+                PolledFuture::Function(_) => ("future", ""),
+                PolledFuture::Executor => ("executor", "executors themselves"),
+                PolledFuture::Outside => ("outside", "not polled by an executor that is known"),
+            };
+            let mut row = match future {
+                PolledFuture::Function(func) => self.function_row(func),
+                PolledFuture::Executor | PolledFuture::Outside => ReportRow {
+                    name: name.to_owned(),
+                    fields: vec![
+                        ("function", Value::Null),
+                        ("library", Value::Null),
+                        ("file", Value::Null),
+                    ],
+                    ..ReportRow::default()
+                },
+            };
+            row.fields.push(("kind", json!(kind)));
+            ReportRow { own: Some(cost), ..row }
+        });
+        self.shares(
+            "futures",
+            "Async functions and futures, each with all that it calls and awaits",
+            rows,
+        )
     }
 
     fn categories(&self) -> Table {

@@ -24,10 +24,10 @@ pub(crate) fn check_views(file: &Path, data: &Data, views: &[View]) -> Result<()
                 "it has no spans: markers of the program that have a start and an end".to_owned()
             }
             (Calls::Paths, _) => continue,
-            (Calls::Arcs(_), View::Tree | View::BottomUp) => format!(
+            (Calls::Arcs(_), View::Tree | View::BottomUp | View::Futures) => format!(
                 "{by} has calls between functions, but no call paths, so there is no call tree; --view callers=FUNCTION shows callers and callees"
             ),
-            (Calls::Unknown, View::Tree | View::BottomUp | View::Callers(_)) => {
+            (Calls::Unknown, View::Tree | View::BottomUp | View::Futures | View::Callers(_)) => {
                 format!(
                     "{by} counts no calls, so there is neither a call tree nor callers; use --view functions or lines"
                 )
