@@ -22,7 +22,11 @@ pub mod format;
 mod recording;
 mod site;
 mod span;
+#[cfg(feature = "tracing")]
+mod tracing;
 
+#[cfg(feature = "tracing")]
+pub use crate::tracing::SpanLayer;
 #[cfg(all(feature = "std", unix))]
 pub use recording::{Recording, RecordingError};
 pub use site::{Field, Flow, FlowEnd, Site};

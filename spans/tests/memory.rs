@@ -84,13 +84,14 @@ impl Memory {
             let start = (RINGS_AT + 8 * index * RING_WORDS) as u64;
             self.file.read_exact_at(&mut ring, start).unwrap();
         }
-        let (ring, _) = ring.as_chunks::<8>();
+        let word = |at: u64| {
+            let bytes = &ring[8 * (at as usize % RING_WORDS)..];
+            u64::from_ne_bytes(*bytes.first_chunk().unwrap())
+        };
         let mut seen = Vec::new();
         while tail < head {
             let positions = tail..head.min(tail + MOST_WORDS as u64);
-            let words: Vec<u64> = positions
-                .map(|at| u64::from_ne_bytes(ring[at as usize % RING_WORDS]))
-                .collect();
+            let words: Vec<u64> = positions.map(word).collect();
             let record = Record::parse(&words, tail).unwrap();
             tail += record.words.len() as u64;
             seen.push(self.seen(&record));
@@ -296,4 +297,69 @@ fn any_bytes_are_a_record_or_none() {
         }
     }
     assert!(records > 1000, "{records}");
+}
+
+#[cfg(feature = "tracing")]
+#[test]
+fn spans_of_tracing_are_those_of_each_thread_that_was_in_them() {
+    use tracing_subscriber::prelude::*;
+
+    let memory = Memory::open();
+    let registry = tracing_subscriber::registry().with(sprof_spans::SpanLayer::default());
+    tracing::subscriber::with_default(registry, || {
+        let span = tracing::info_span!("parse", rows = 3, name = "a", late = tracing::field::Empty);
+        let other = span.clone();
+        span.in_scope(|| {
+            tracing::info!(count = 7, "read");
+            let dispatch = tracing::dispatcher::get_default(Clone::clone);
+            let inside = move || other.in_scope(|| ());
+            thread::spawn(move || tracing::dispatcher::with_default(&dispatch, inside))
+                .join()
+                .unwrap();
+            span.record("late", true);
+        });
+        let _other = tracing::debug_span!(
+            "more than eight",
+            a = 1,
+            b = 2,
+            c = 3,
+            d = 4,
+            e = 5,
+            f = 6,
+            g = 7,
+            h = 8,
+            i = 9
+        )
+        .entered();
+    });
+    let seen = memory.take();
+    let of = |name: &str| {
+        seen.iter()
+            .filter(|seen| seen.name == name)
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    let fields = |seen: &Seen| {
+        seen.fields
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let parse = of("parse");
+    let [inner, outer] = if parse[0].took < parse[1].took {
+        [&parse[0], &parse[1]]
+    } else {
+        [&parse[1], &parse[0]]
+    };
+    assert_eq!(fields(inner), "rows=Signed(3) name=a");
+    assert_eq!(fields(outer), "rows=Signed(3) name=a late=Bool(true)");
+    assert!(inner.ended <= outer.ended && inner.ended - inner.took >= outer.ended - outer.took);
+    let event = &of("memory")[0];
+    assert_eq!(
+        (event.kind, fields(event)),
+        (INSTANT, "message=read count=Signed(7)".to_owned())
+    );
+    assert_eq!(of("more than eight")[0].fields.len(), 8);
+    assert_eq!(seen.len(), 4);
 }
