@@ -31,7 +31,7 @@ pub mod counting {
         /// # Errors
         ///
         /// Always.
-        pub fn new() -> Result<RunCounter, RecordError> {
+        pub fn new(_events: &[String]) -> Result<RunCounter, RecordError> {
             Err(RecordError::Failed(
                 "cannot count what a program takes: `sprof stat` works on Linux only. `/usr/bin/time -l` has some of it"
                     .to_owned(),

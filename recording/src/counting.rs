@@ -70,6 +70,8 @@ pub enum Measure {
     CacheReferences,
     /// Accesses that it had to pass on to memory.
     CacheMisses,
+    /// An event that the user named.
+    Event(&'static str),
 }
 
 /// What a number of a [`Measure`] counts.
@@ -84,7 +86,7 @@ pub enum MeasureUnit {
 }
 
 impl Measure {
-    /// All of them, in this order.
+    /// All but events that the user named, in this order.
     pub const ALL: [Measure; 22] = [
         Measure::Wall,
         Measure::Start,
@@ -135,7 +137,14 @@ impl Measure {
             Measure::BranchMisses => "branch-misses",
             Measure::CacheReferences => "cache-references",
             Measure::CacheMisses => "cache-misses",
+            Measure::Event(name) => name,
         }
+    }
+
+    /// The measure with this name: an event if no other has it. A name of an event is never freed.
+    pub fn named(name: &str) -> Measure {
+        let known = Measure::ALL.into_iter().find(|measure| measure.name() == name);
+        known.unwrap_or_else(|| Measure::Event(name.to_owned().leak()))
     }
 
     /// What its number counts.
@@ -147,6 +156,9 @@ impl Measure {
             | Measure::User
             | Measure::System
             | Measure::CpuWait => MeasureUnit::Nanoseconds,
+            Measure::Event(name) if name.starts_with("cpu-clock") || name.starts_with("task-clock") => {
+                MeasureUnit::Nanoseconds
+            }
             Measure::PeakMemory | Measure::ReadBytes | Measure::WrittenBytes => MeasureUnit::Bytes,
             _ => MeasureUnit::Count,
         }

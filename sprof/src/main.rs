@@ -50,7 +50,8 @@ fn main() -> ExitCode {
         Some(AskedRole::Runner(folder)) => return cargo::runner::run(&folder),
         Some(AskedRole::Counter(folder)) => {
             let command = std::env::args_os().skip(1).collect();
-            return exit::run(|| stat::of_cargo::run(&folder, command));
+            let events = cargo::runner::orders(&folder).counted_events.unwrap_or_default();
+            return exit::run(|| stat::of_cargo::run(&folder, &events, command));
         }
         None => {}
     }

@@ -12,6 +12,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use perf_data::events::{self, CountedCode, names};
 use recording::counting::{CountedProgram, CountedRun, CountedTarget, Measure, Missing, Reading};
 use recording::info::EventCounts;
 use recording::program;
@@ -21,6 +22,7 @@ use self::running::{MachineFigures, RunningProcesses};
 use self::tasks::TaskCounter;
 use crate::machine::cpus;
 use crate::machine::refusal::{PerfEventRefusal, may_always, paranoid};
+use crate::open::events::{Events, PointSource};
 use crate::processes::{launch, procfs, stop};
 use crate::sys::perf_event::{self as perf, Attr, EventFd, flag, read_format};
 use crate::sys::process::{self, Child, Signal};
@@ -67,18 +69,79 @@ const BEFORE_EXEC_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct RunCounter {
     signals: Signals,
+    events: Vec<WantedEvent>,
+}
+
+/// An event to count.
+#[derive(Clone, Debug)]
+struct WantedEvent {
+    measure: Measure,
+    kind: u32,
+    configs: [u64; 3],
+    /// Nothing of it happens in user code.
+    is_in_kernel: bool,
+    sides: CountedCode,
+    /// The CPUs that have it; `None` if all have it.
+    cpus: Option<Vec<u32>>,
+}
+
+/// The events that are always counted, and those that the user named.
+fn wanted(named: &[String]) -> Result<Vec<WantedEvent>, String> {
+    let usual = EVENTS.map(|(measure, kind, config)| WantedEvent {
+        measure,
+        kind,
+        configs: [config, 0, 0],
+        is_in_kernel: measure == Measure::CpuMigrations,
+        sides: CountedCode::BOTH,
+        cpus: None,
+    });
+    let mut all = usual.to_vec();
+    let mut specs = Vec::new();
+    for list in named {
+        specs.extend(events::parse(list).map_err(|error| error.to_string())?);
+    }
+    // How often an event is sampled is no matter here.
+    let found = Events::resolve(Path::new("/"), &specs, 1.0, None, true, &[], &[])?;
+    let counters = found.counted.into_iter().map(|(_, counter)| WantedEvent {
+        measure: Measure::named(&counter.name),
+        kind: counter.kind,
+        configs: counter.configs,
+        is_in_kernel: counter.is_in_kernel,
+        sides: counter.sides,
+        cpus: counter.cpus,
+    });
+    let points = found.points.into_iter().filter_map(|(index, point)| {
+        let PointSource::Tracepoint(tracepoint) = point.source else {
+            return None;
+        };
+        Some(WantedEvent {
+            measure: Measure::named(&found.infos.get(index as usize)?.name),
+            kind: names::TRACEPOINT,
+            configs: [tracepoint.id, 0, 0],
+            is_in_kernel: true,
+            sides: point.sides,
+            cpus: None,
+        })
+    });
+    for event in counters.chain(points) {
+        if !all.iter().any(|other| other.measure == event.measure) {
+            all.push(event);
+        }
+    }
+    Ok(all)
 }
 
 impl RunCounter {
-    /// Takes over the signals.
+    /// Takes over the signals, and finds the events that the user named.
     ///
     /// # Errors
     ///
-    /// The system refuses that.
-    pub fn new() -> Result<RunCounter, RecordError> {
+    /// The system refuses that, or has no such event.
+    pub fn new(events: &[String]) -> Result<RunCounter, RecordError> {
+        let events = wanted(events).map_err(RecordError::Failed)?;
         let signals = Signals::block()
             .map_err(|error| RecordError::Failed(format!("cannot take over signals (signalfd): {error}")))?;
-        Ok(RunCounter { signals })
+        Ok(RunCounter { signals, events })
     }
 
     /// True if a signal came since the last run.
@@ -94,7 +157,7 @@ impl RunCounter {
     pub fn run(&self, program: &CountedProgram) -> Result<CountedRun, RecordError> {
         let image = program::resolve(&program.command, &program.env)?;
         let stopped = launch::fork(&image, &self.signals)?;
-        let mut events = CountedEvents::open(CountedTasks::FromExec(stopped.pid()));
+        let mut events = CountedEvents::open(&self.events, CountedTasks::FromExec(stopped.pid()));
         let mut tasks =
             { TaskCounter::open(&[stopped.pid()], true) }.map_err(|reason| events.miss_all(&OF_TASKS, &reason));
         let before = Before::of(stopped.pid());
@@ -145,10 +208,11 @@ impl RunCounter {
         let cpus = cpus::online(Path::new("/")).unwrap_or_default();
         let mut running = RunningProcesses::find(&pids)?;
         let threads = running.threads();
-        let mut events = CountedEvents::open(match is_machine {
+        let whose = match is_machine {
             true => CountedTasks::AllOn(&cpus),
             false => CountedTasks::FromNow(&threads),
-        });
+        };
+        let mut events = CountedEvents::open(&self.events, whose);
         let mut tasks = match is_machine {
             true => None,
             false => { TaskCounter::open(&threads, false) }
@@ -286,20 +350,21 @@ struct CountedEvents {
 }
 
 impl CountedEvents {
-    fn open(whose: CountedTasks<'_>) -> CountedEvents {
+    fn open(wanted: &[WantedEvent], whose: CountedTasks<'_>) -> CountedEvents {
         let mut events = CountedEvents {
             open: Vec::new(),
             missing: Vec::new(),
         };
         let is_machine = matches!(whose, CountedTasks::AllOn(_));
-        for (measure, kind, config) in EVENTS {
+        for event in wanted {
+            let measure = event.measure;
             if is_machine && OF_USAGE.contains(&measure) {
                 // A CPU's clock also runs when no task does, and the kernel counts all faults.
                 continue;
             }
-            match open(whose, kind, config) {
+            match open(whose, event) {
                 // Without the right to see the kernel, nobody sees what happens in it.
-                Ok((_, true)) if measure == Measure::CpuMigrations => events.miss(measure, kernel_needed()),
+                Ok((_, true)) if event.is_in_kernel => events.miss(measure, kernel_needed()),
                 // Of faults in the kernel, that account has all.
                 Ok((_, true)) if matches!(measure, Measure::MinorFaults | Measure::MajorFaults) => {}
                 Ok((opened, user_only)) => {
@@ -309,7 +374,7 @@ impl CountedEvents {
                 }
                 // The kernel's account of the process has it as well, with what comes between the fork and the exec.
                 Err(_) if OF_USAGE.contains(&measure) => {}
-                Err(error) if is_machine && error.kind() == io::ErrorKind::PermissionDenied => {
+                Err(error) if (is_machine || event.is_in_kernel) && error.kind() == io::ErrorKind::PermissionDenied => {
                     events.miss(measure, kernel_needed());
                 }
                 Err(error) => events.miss(measure, refused(&error)),
@@ -374,16 +439,24 @@ impl CountedEvents {
 }
 
 /// Opens an event, without the kernel's part where that is refused. Says whether it is.
-fn open(whose: CountedTasks<'_>, kind: u32, config: u64) -> io::Result<(Vec<EventFd>, bool)> {
+fn open(whose: CountedTasks<'_>, event: &WantedEvent) -> io::Result<(Vec<EventFd>, bool)> {
+    let [config, config1, config2] = event.configs;
     let attr = Attr {
-        kind,
+        kind: event.kind,
         config,
+        config1,
+        config2,
         read_format: read_format::TOTAL_TIME_ENABLED | read_format::TOTAL_TIME_RUNNING,
         flags: match whose {
             CountedTasks::FromExec(_) => flag::DISABLED | flag::INHERIT | flag::ENABLE_ON_EXEC,
             CountedTasks::FromNow(_) => flag::INHERIT,
             CountedTasks::AllOn(_) => 0,
-        },
+        } | if event.sides.user { 0 } else { flag::EXCLUDE_USER }
+            | if event.sides.kernel {
+                0
+            } else {
+                flag::EXCLUDE_KERNEL | flag::EXCLUDE_HV
+            },
         ..Attr::default()
     };
     let open = |attr: Attr| -> io::Result<Vec<EventFd>> {
@@ -395,12 +468,13 @@ fn open(whose: CountedTasks<'_>, kind: u32, config: u64) -> io::Result<(Vec<Even
                 .filter(|opened| !matches!(opened, Err(error) if error.raw_os_error() == Some(libc::ESRCH)))
                 .collect(),
             CountedTasks::AllOn(cpus) => { cpus.iter() }
+                .filter(|cpu| event.cpus.as_ref().is_none_or(|having| having.contains(cpu)))
                 .map(|cpu| EventFd::open(&attr, perf::EVERY_TASK, *cpu))
                 .collect(),
         }
     };
     match open(attr) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && event.sides.kernel => {
             let flags = attr.flags | flag::EXCLUDE_KERNEL | flag::EXCLUDE_HV;
             open(Attr { flags, ..attr }).map(|events| (events, true))
         }

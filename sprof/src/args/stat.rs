@@ -70,6 +70,10 @@ pub(crate) struct StatArgs {
           allow_negative_numbers = true)]
     pub(crate) duration: Option<Duration>,
 
+    /// Count these events as well: names of perf, separated by commas, as `sprof record -e list` prints them.
+    #[arg(short, long, value_name = "EVENT")]
+    pub(crate) event: Vec<String>,
+
     /// Run each program N times, without the warm-up [default: 1, of several programs 10]. From 2 on, programs have an
     /// empty stdin.
     #[arg(short, long, alias = "runs", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -119,9 +119,13 @@ pub(crate) fn run_by_valgrind(
 
 /// Makes cargo start its programs by a sprof that counts, as long as the result lives; `None` if the command is not
 /// cargo's. Names of functions are not needed, so cargo builds as it always does.
-pub(crate) fn run_by_counter(program: &mut CountedProgram, term: &Term) -> Result<Option<RunnerSocket>, Failure> {
+pub(crate) fn run_by_counter(
+    program: &mut CountedProgram,
+    events: &[String],
+    term: &Term,
+) -> Result<Option<RunnerSocket>, Failure> {
     let orders = Orders {
-        counts: true,
+        counted_events: Some(events.to_vec()),
         ..Orders::default()
     };
     let runs = run_by_sprof(&program.command, &mut program.env, true, orders, term)?;

@@ -38,8 +38,8 @@ pub(crate) struct Orders {
     pub(crate) runner: Vec<Vec<u8>>,
     /// What runs the program, and its arguments, if sprof runs it by another program.
     pub(crate) launcher: Vec<Vec<u8>>,
-    /// Each program is counted, and what it took is left in the folder.
-    pub(crate) counts: bool,
+    /// Each program is counted, with these events, and what it took is left in the folder.
+    pub(crate) counted_events: Option<Vec<String>>,
     /// Variables as they were before sprof set them.
     pub(crate) restore: Vec<(String, Option<Vec<u8>>)>,
 }
@@ -131,19 +131,24 @@ pub(crate) fn asked() -> Option<AskedRole> {
     folder.join(ORDERS).is_file().then(|| role(folder.to_owned()))
 }
 
+/// The orders in the folder.
+pub(crate) fn orders(folder: &Path) -> Orders {
+    let orders = std::fs::read(folder.join(ORDERS)).ok();
+    orders
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .unwrap_or_default()
+}
+
 /// Executes the program. Returns only if that fails.
 pub(crate) fn run(folder: &Path) -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let orders = std::fs::read(folder.join(ORDERS)).ok();
-    let orders: Orders = orders
-        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-        .unwrap_or_default();
+    let orders = orders(folder);
     let Some((program, args)) = words.split_first() else {
         return failed("cargo named no program to run", OsStr::new(NAME));
     };
     // nextest first lists the tests of each program. Listing is not a run.
     let mut launcher = orders.launcher;
-    if orders.counts {
+    if orders.counted_events.is_some() {
         launcher.push(folder.join(COUNTER).into_os_string().into_vec());
     }
     if args.iter().any(|arg| arg == "--list") {

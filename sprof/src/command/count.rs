@@ -67,7 +67,7 @@ pub(crate) fn run(args: &CountArgs) -> Outcome {
         "valgrind counts instructions: the program takes {} times as long",
         if args.cache { "50 to 100" } else { "20 to 50" }
     ));
-    let (exit, _) = RunCounter::new()?.run_uncounted(&program)?;
+    let (exit, _) = RunCounter::new(&[])?.run_uncounted(&program)?;
     let processes = CountedProcesses::read(folder.path())?;
     if let Some(failure) = processes.failure() {
         return Err(Failure::failed(format_args!(

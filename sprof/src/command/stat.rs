@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
+use perf_data::events::{self, EventSelector};
 use recording::counting::{CountedProgram, CountedRun, CountedTarget};
 use recording::session::ProgramExit;
 
@@ -40,7 +41,20 @@ pub(crate) fn run(args: &StatArgs) -> Outcome {
         (None, StatFormat::Text) => None,
         (path, _) => Some(ResultTarget::for_text(path.as_deref(), kind)?),
     };
-    let counter = RunCounter::new()?;
+    for list in &args.event {
+        let specs = events::parse(list).map_err(|error| args::usage_error("stat", error))?;
+        if let Some(probe) = specs
+            .iter()
+            .find(|spec| matches!(spec.selector, EventSelector::Probe { .. }))
+        {
+            let text = &probe.text;
+            return args::refuse(
+                "stat",
+                format!("{text} is a probe: `sprof record -e {text}` has each time that it is hit"),
+            );
+        }
+    }
+    let counter = RunCounter::new(&args.event)?;
     let (counted, status) = match running {
         Some(running) => (watch(&running, args, &counter)?, Status::SUCCESS),
         None => by_turns(asked, args, &counter, &term)?,
@@ -122,7 +136,9 @@ fn by_turns(
             .collect(),
         ..Counted::new(args.concurrency().map(str::to_owned), args.until_sure())
     };
-    let of_cargo = programs.iter_mut().map(|program| cargo::run_by_counter(program, term));
+    let of_cargo = programs
+        .iter_mut()
+        .map(|program| cargo::run_by_counter(program, &args.event, term));
     let of_cargo: Vec<_> = of_cargo.collect::<Result<_, Failure>>()?;
     let mut planned = runs;
     let (mut status, mut is_interrupted) = (Status::SUCCESS, false);

@@ -1,6 +1,7 @@
 //! Counts what cargo runs, without cargo and the build: each program has a sprof of its own, which leaves its counts in
 //! a file.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -36,9 +37,9 @@ struct LeftReading {
 }
 
 /// Runs a program of cargo in the place of cargo, and leaves its counts in this folder. The status is the program's.
-pub(crate) fn run(folder: &Path, command: Vec<OsString>) -> Outcome {
+pub(crate) fn run(folder: &Path, events: &[String], command: Vec<OsString>) -> Outcome {
     let env = Vec::new();
-    let run = RunCounter::new()?.run(&CountedProgram { command, env })?;
+    let run = RunCounter::new(events)?.run(&CountedProgram { command, env })?;
     let end = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let left = LeftCounts {
         end_ns: u64::try_from(end.as_nanos()).unwrap_or(u64::MAX),
@@ -87,33 +88,35 @@ pub(crate) fn take(folder: &Path, exit: ProgramExit, is_interrupted: bool) -> Op
         stolen_ns: all.iter().map(|left| left.stolen_ns).fold(0, u64::saturating_add),
         is_interrupted,
     };
-    for measure in Measure::ALL {
+    let names = all
+        .iter()
+        .flat_map(|left| &left.readings)
+        .map(|reading| reading.measure.as_str());
+    let names: BTreeSet<&str> = names.collect();
+    let measures: BTreeSet<Measure> = names.into_iter().map(Measure::named).collect();
+    for measure in measures {
         let found = || {
             all.iter()
                 .flat_map(|left| &left.readings)
                 .filter(|reading| reading.measure == measure.name())
         };
         let values = found().map(|reading| reading.value);
-        if found().next().is_some() {
-            run.readings.push(Reading {
-                measure,
-                value: match measure {
-                    Measure::Wall => covered_ns(&all),
-                    Measure::PeakMemory => values.fold(0.0, f64::max),
-                    _ => values.sum(),
-                },
-                counted: found().map(|reading| reading.counted).fold(1.0, f64::min),
-                user_only: found().any(|reading| reading.user_only),
-                at_least: found().any(|reading| reading.at_least)
-                    || (found().count() < all.len() && measure != Measure::PeakMemory),
-            });
-        }
+        run.readings.push(Reading {
+            measure,
+            value: match measure {
+                Measure::Wall => covered_ns(&all),
+                Measure::PeakMemory => values.fold(0.0, f64::max),
+                _ => values.sum(),
+            },
+            counted: found().map(|reading| reading.counted).fold(1.0, f64::min),
+            user_only: found().any(|reading| reading.user_only),
+            at_least: found().any(|reading| reading.at_least)
+                || (found().count() < all.len() && measure != Measure::PeakMemory),
+        });
     }
     let is_read = |measure: &Measure| run.readings.iter().any(|reading| reading.measure == *measure);
     for (names, reason) in all.iter().flat_map(|left| &left.missing) {
-        let measures = Measure::ALL
-            .into_iter()
-            .filter(|measure| names.iter().any(|name| name == measure.name()));
+        let measures = names.iter().map(|name| Measure::named(name));
         let missing = Missing {
             measures: measures.filter(|measure| !is_read(measure)).collect(),
             reason: reason.clone(),

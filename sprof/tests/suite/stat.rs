@@ -13,7 +13,7 @@ use crate::support::cargo::{cargo, sprof_in, target_dir};
 use crate::support::machine::alone;
 use crate::support::playground::Playground;
 use crate::support::run::{output, wait_until};
-use crate::support::skip::{paranoid, perf_events, root};
+use crate::support::skip::{paranoid, perf_events, root, tracepoints};
 use crate::support::{program, sprof, temp_dir};
 
 fn stat(words: &[&str]) -> Output {
@@ -337,7 +337,7 @@ fn rules_are_on_counts_too() {
 type CountedBy<'a> = &'a dyn Fn(&[&str]) -> Value;
 fn as_everyone(programs: &[&str], check: impl Fn(CountedBy<'_>, &dyn Fn(&str) -> String)) {
     let path = |name: &str| program(name).unwrap().display().to_string();
-    check(&|words| json(&[&["--"], words].concat()), &path);
+    check(&json, &path);
     if !root() {
         return;
     }
@@ -345,7 +345,7 @@ fn as_everyone(programs: &[&str], check: impl Fn(CountedBy<'_>, &dyn Fn(&str) ->
     let by_nobody = |words: &[&str]| {
         let file = playground.path("counts.json");
         let mut command = playground.as_nobody(playground.path("sprof"));
-        command.args(["stat", "--json", "-o", file.to_str().unwrap(), "--"]);
+        command.args(["stat", "--json", "-o", file.to_str().unwrap()]);
         let output = command.args(words).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&fs::read(&file).unwrap()).unwrap()
@@ -569,4 +569,37 @@ fn of_cargo_the_programs_are_counted_that_it_runs() {
     assert_eq!(median(&found, 0, "processes"), 2.0);
     // A thread for each test, and the first one of each program.
     assert!(median(&found, 0, "threads") >= 4.0, "{found}");
+}
+
+#[test]
+fn named_events_are_counted() {
+    let Some(()) = perf_events() else { return };
+    as_everyone(&["events"], |stat, path| {
+        let events = path("events");
+        let faults = |count: &str| {
+            let found = stat(&["-e", "page-faults:u,context-switches", &events, "faults", count]);
+            let missing = found["missing"].to_string();
+            let has_switches = found["commands"][0]["measures"]["context-switches"].is_object();
+            assert!(has_switches || missing.contains("context-switches"), "{found}");
+            median(&found, 0, "page-faults:u")
+        };
+        let more = faults("3000") - faults("1000");
+        assert!((more - 8000.0).abs() < 40.0, "{more}");
+    });
+    if let Some(()) = tracepoints() {
+        let processes = program("processes").unwrap();
+        let words = ["-e", "sched:sched_process_*", processes.to_str().unwrap(), "many", "20"];
+        let found = json(&words);
+        assert_eq!(median(&found, 0, "sched:sched_process_fork"), 20.0);
+        assert_eq!(median(&found, 0, "sched:sched_process_exit"), 21.0);
+    }
+    for (event, said) in [
+        ("nonsense", "there is no event `nonsense`"),
+        ("uprobe:/bin/sh:main", "is a probe"),
+    ] {
+        let refused = stat(&["-e", event, "true"]);
+        assert_eq!(refused.status.code(), Some(2));
+        let text = String::from_utf8(refused.stderr).unwrap();
+        assert!(text.contains(said), "{text}");
+    }
 }
