@@ -1,5 +1,6 @@
 //! Ends building: decides which threads go into the file, and in which order.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use recording::info::RecordingInfo;
@@ -171,7 +172,8 @@ impl Builder {
             });
         }
         for thread in &mut kept {
-            thread.markers.sort_by_key(|marker| marker.start);
+            // What is inside another one that begins at the same time follows it.
+            thread.markers.sort_by_key(|marker| (marker.start, Reverse(marker.end)));
         }
 
         let marker_names = MarkerKind::NAMES.map(|name| self.strings.intern(name));

@@ -2,7 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 use recording::cpu_account::MachineTime;
 use recording::event::Thread;
@@ -14,6 +15,8 @@ use crate::sys::ring::page_bytes;
 
 /// `PF_KTHREAD` of `include/linux/sched.h`, in the flags of `/proc/PID/stat`.
 const PF_KTHREAD: u32 = 0x0020_0000;
+/// Most descriptors of a process to look at.
+const MAX_DESCRIPTORS: usize = 4096;
 /// VM_EXEC mappings of the legacy page that every x86_64 process has and perf never reports.
 const VSYSCALL: &[u8] = b"[vsyscall]";
 
@@ -262,6 +265,28 @@ pub(crate) fn parse_stat(text: &[u8]) -> Option<Stat> {
 /// if they may not be read.
 pub(crate) fn executable_mappings(pid: i32, tid: i32) -> std::io::Result<Vec<MapsLine>> {
     Ok(code_in(&fs::read(format!("/proc/{pid}/task/{tid}/maps"))?))
+}
+
+/// The files of spans that a process has open, as if it mapped them now: it did so for a moment, long ago. A child has
+/// those of its parent open.
+pub(crate) fn open_span_files(pid: i32) -> Vec<MapsLine> {
+    let links = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
+    let found = links.take(MAX_DESCRIPTORS).filter_map(|link| {
+        let link = link.ok()?.path();
+        let mut line = MapsLine {
+            start: 0,
+            len: 0,
+            file_offset: 0,
+            is_executable: true,
+            inode: None,
+            path: fs::read_link(&link).ok()?.into_os_string().into_vec(),
+        };
+        let name = line.as_mapping().span_file()?;
+        let own = numbers_inside(pid)?.pid;
+        line.inode = Some((0, 0, fs::metadata(&link).ok()?.ino()));
+        (name.pid == own.0).then_some(line)
+    });
+    found.collect()
 }
 
 fn code_in(maps: &[u8]) -> Vec<MapsLine> {

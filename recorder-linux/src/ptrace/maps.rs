@@ -3,13 +3,18 @@
 //! ptrace does not report mmap. So /proc/PID/maps is read again when there is a sign of a change: a sample in no
 //! known mapping, or another size of the address space.
 
+use std::collections::HashSet;
+
 use recording::proc::MapsLine;
 
-use crate::processes::procfs::{executable_mappings, mapped_pages};
+use crate::processes::procfs::{executable_mappings, mapped_pages, open_span_files};
 
 /// Pause between two readings, as a multiple of the time that the last one took: a process with ten thousand mappings,
 /// whose size changes all the time, must not keep the recorder busy.
 const PAUSE_PER_COST: u64 = 20;
+
+/// Time between two looks at the open files of a process, ns.
+const LOOK_AGAIN_NS: u64 = 50_000_000;
 
 /// The known mappings of one process.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +22,9 @@ pub(super) struct KnownCode {
     by_address: Vec<MapsLine>,
     pages: Option<u64>,
     not_before_ns: u64,
+    /// Inodes of its files of spans. A mapping of a moment is not seen.
+    span_files: HashSet<u64>,
+    next_look_ns: u64,
 }
 
 impl KnownCode {
@@ -35,6 +43,18 @@ impl KnownCode {
         self.not_before_ns = after.saturating_add(after.saturating_sub(before).saturating_mul(PAUSE_PER_COST));
         self.pages = pages;
         self.replace(found)
+    }
+
+    /// The files of spans that the process has opened since the last look, as mappings. Not more often than every 50
+    /// ms.
+    pub(super) fn new_span_files(&mut self, pid: i32, now_ns: u64) -> Vec<MapsLine> {
+        if now_ns < self.next_look_ns {
+            return Vec::new();
+        }
+        self.next_look_ns = now_ns.saturating_add(LOOK_AGAIN_NS);
+        let mut files = open_span_files(pid);
+        files.retain(|file| file.inode.is_some_and(|(_, _, inode)| self.span_files.insert(inode)));
+        files
     }
 
     fn replace(&mut self, found: Vec<MapsLine>) -> Vec<MapsLine> {

@@ -9,6 +9,7 @@ use recording::clock::Timestamp;
 use recording::event::{Pid, ProcessEvent, ThreadEvent};
 use recording::outbox::{Message, Outbox, OwnedSample};
 use recording::pace::{Account, ThreadReading, Ticks};
+use recording::proc::MapsLine;
 
 use super::counts::SchedulerCounts;
 use super::maps::KnownCode;
@@ -342,20 +343,26 @@ impl Tracer {
     }
 
     fn send_sample(&mut self, sample: OwnedSample) {
-        if let Some(process) = self.processes.get_mut(&sample.pid)
-            && let Some(registers) = sample.registers
-            && process.code.is_stale(sample.pid, registers.ip(), sample.time)
-        {
-            self.send_new_code(sample.time, sample.pid);
+        if let Some(process) = self.processes.get_mut(&sample.pid) {
+            let ip = sample.registers.map(|registers| registers.ip());
+            let mut found = process.code.new_span_files(sample.pid, sample.time);
+            if ip.is_some_and(|ip| process.code.is_stale(sample.pid, ip, sample.time)) {
+                found.extend(process.code.refresh(sample.pid, monotonic_ns));
+            }
+            self.send_mappings(sample.time, sample.pid, found);
         }
         self.out.send_sample(sample);
     }
 
     fn send_new_code(&mut self, time: u64, pid: i32) {
-        let Some(process) = self.processes.get_mut(&pid) else {
-            return;
-        };
-        for code in process.code.refresh(pid, monotonic_ns) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            let found = process.code.refresh(pid, monotonic_ns);
+            self.send_mappings(time, pid, found);
+        }
+    }
+
+    fn send_mappings(&mut self, time: u64, pid: i32, found: Vec<MapsLine>) {
+        for code in found {
             self.out.send(Message::Map {
                 time: Timestamp(time),
                 pid: Pid(pid),

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::MetadataExt;
 
 use recording::clock::Timestamp;
 use recording::event::{Pid, Tid};
@@ -13,9 +12,6 @@ use crate::processes::procfs::{self, Stat};
 use crate::processes::start_clock::StartClock;
 use crate::sys::process;
 use perf_data::translate::Translator;
-
-/// Most descriptors of a process to look at.
-const MAX_DESCRIPTORS: usize = 4096;
 
 /// A process as it was found.
 #[derive(Debug)]
@@ -115,7 +111,7 @@ fn read(pid: i32, clock: &StartClock) -> Option<ExistingProcess> {
     if let Some(program) = program_path(pid, living) {
         mappings.sort_by_key(|mapping| mapping.path != program);
     }
-    mappings.extend(open_span_files(pid));
+    mappings.extend(procfs::open_span_files(pid));
     Some(ExistingProcess {
         pid,
         stat,
@@ -123,28 +119,6 @@ fn read(pid: i32, clock: &StartClock) -> Option<ExistingProcess> {
         threads,
         mappings,
     })
-}
-
-/// The files of spans that a process has open, as if it mapped them now: it did so for a moment, long ago. A child has
-/// those of its parent open.
-fn open_span_files(pid: i32) -> Vec<MapsLine> {
-    let links = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
-    let found = links.take(MAX_DESCRIPTORS).filter_map(|link| {
-        let link = link.ok()?.path();
-        let mut line = MapsLine {
-            start: 0,
-            len: 0,
-            file_offset: 0,
-            is_executable: true,
-            inode: None,
-            path: fs::read_link(&link).ok()?.into_os_string().into_vec(),
-        };
-        let name = line.as_mapping().span_file()?;
-        let own = procfs::numbers_inside(pid)?.pid;
-        line.inode = Some((0, 0, fs::metadata(&link).ok()?.ino()));
-        (name.pid == own.0).then_some(line)
-    });
-    found.collect()
 }
 
 fn program_path(pid: i32, tid: i32) -> Option<Vec<u8>> {

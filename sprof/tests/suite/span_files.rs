@@ -139,6 +139,22 @@ fn a_file_in_another_mount_namespace_is_read() {
     );
 }
 
+/// Without perf_event there are no events of mappings.
+#[test]
+fn with_ptrace_files_are_found_while_they_are_open() {
+    let Some(refuse) = program("refuse") else { return };
+    let dir = support::temp_dir();
+    let arguments = [dir.path().to_str().unwrap(), "60"];
+    let refused = [refuse.to_str().unwrap(), "eperm"];
+    let (recording, profile) = record()
+        .under(&refused)
+        .profile(program("span_files").unwrap(), &arguments);
+    assert!(recording.stderr.contains("ptrace"), "{}", recording.stderr);
+    let main = profile.threads.iter().find(|thread| thread.is_main).unwrap();
+    let main = (main.pid.clone(), main.tid.clone());
+    assert_eq!(spans(&profile)[&main], written(dir.path(), &profile)[&main]);
+}
+
 /// sprof is killed while the program writes: the part that is in the file by then is there.
 #[test]
 fn spans_are_read_with_what_is_left_of_a_killed_recording() {
