@@ -397,6 +397,10 @@ fn the_times_of_what_is_selected_are_in_the_timeline_and_the_heat_map() {
         "eval",
         "[document.getElementById('hint').textContent, document.querySelector('.chosen').textContent]"
     ]);
+    let codes = json!([
+        "eval",
+        "JSON.parse(document.getElementById('rows-canvas').dataset.codes)"
+    ]);
     let tasks = [
         json!({ "url": url(&page(&waits.output, &[])), "steps": [["kind", "Waits"], ["click", "#tab-heat"], heat] }),
         json!({ "url": url(&page(&split.output, &[])), "steps": [
@@ -405,6 +409,7 @@ fn the_times_of_what_is_selected_are_in_the_timeline_and_the_heat_map() {
             ["key", "/"], ["type", "thirty"], ["key", "Enter"], ["click", "#tab-heat"], ["show", ""], ["key", "Escape"],
             // The foot has the figures of the view that is shown.
             ["click", "#tab-inverted"], ["focus", ".list"], ["key", "Home"], ["click", "#tab-callers"], foot,
+            codes, ["click", ".code:has-text(\"program\")"], drawn, ["show", ""],
         ] }),
     ];
     let Some(answers) = browse(&tasks) else { return };
@@ -415,8 +420,9 @@ fn the_times_of_what_is_selected_are_in_the_timeline_and_the_heat_map() {
     };
     let pair = |task: usize, at: usize| -> [f64; 2] { [0, 1].map(|side| number(&shown(task, at)[side])) };
     let [most, threads] = pair(0, 0);
+    // Parts of waits that fill a cell add up to it, but for the rounding of floating point.
     assert!(
-        most > 0.0 && most <= threads * 20e6,
+        most > 0.0 && most <= threads * 20e6 + 1.0,
         "{most} ns of waits of {threads} threads in 20 ms"
     );
     let [all, _] = pair(1, 0);
@@ -431,6 +437,15 @@ fn the_times_of_what_is_selected_are_in_the_timeline_and_the_heat_map() {
     let [foot, head] = [0, 1].map(|side| shown(1, 4)[side].as_str().unwrap());
     let total = foot.strip_prefix("total ").unwrap().split(';').next().unwrap();
     assert!(head.contains(total), "{foot}: {head}");
+
+    // The graphs have the colours of what ran.
+    let sums = shown(1, 5).as_array().unwrap().iter().map(number);
+    assert!((sums.sum::<f64>() - all).abs() < 0.02 * all, "{}: {all}", shown(1, 5));
+    let [drawn, selected] = pair(1, 6);
+    assert!((drawn - selected).abs() < 0.02 * all, "{drawn} of {selected}");
+    let report = report(&split.output, &["--category", "Program"]);
+    assert_eq!(shown(1, 7)["samples"], report["selection"]["samples"]);
+    assert_eq!(shown(1, 7)["crumbs"], json!(["only program \u{d7}"]));
 }
 
 #[test]

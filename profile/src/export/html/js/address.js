@@ -4,7 +4,7 @@
 /** Browsers refuse many changes of the address within seconds, and arrow keys make many. */
 const ADDRESS_MS = 150;
 /** Changes that Back takes back. @type {(keyof State)[]} */
-const STEPS = ["kind", "range", "view", "threads", "inside", "hidden", "focus", "tab", "zoom", "whole", "assembly"];
+const STEPS = ["kind", "range", "view", "threads", "inside", "hidden", "focus", "code", "tab", "zoom", "whole", "assembly"];
 
 let addressTimer = 0;
 let isStep = false;
@@ -19,7 +19,7 @@ function numbersOf() {
 
 /** The state as the fragment of an address; what is as at the start is left out. */
 function addressOf() {
-  const { range, view, threads, inside, hidden, focus, func, query, tab, sort, zoom, whole, assembly } = state;
+  const { range, view, threads, inside, hidden, focus, code, func, query, tab, sort, zoom, whole, assembly } = state;
   const said = new URLSearchParams();
   const time = (/** @type {TimeSpan} */ span) => `${span.from}-${span.to}`;
   if (tab !== TABS[0].id) said.set("tab", tab);
@@ -28,6 +28,7 @@ function addressOf() {
   if (view.from > 0 || view.to < profile.endUs) said.set("view", time(view));
   if (threads) said.set("threads", [...threads].join());
   if (focus.length > 0) said.set("focus", focus.join());
+  if (code >= 0) said.set("code", String(code));
   if (hidden.length > 0) said.set("hide", hidden.join());
   if (zoom.length > 0) said.set("zoom", zoom.join());
   if (func >= 0) said.set("function", String(func));
@@ -61,6 +62,7 @@ function stateOfAddress() {
     threads: threads.length > 0 ? new Set(threads) : null,
     hidden: numbers("hide", funcs),
     focus: numbers("focus", funcs),
+    code: numbers("code", profile.codes.length)[0] ?? -1,
     zoom: numbers("zoom", funcs),
     func: numbers("function", funcs)[0] ?? -1,
     query: said.get("search") ?? "",

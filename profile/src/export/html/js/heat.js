@@ -19,7 +19,7 @@ function heatTab() {
   for (const samples of samplesOf(profile, of, null, state.threads)) {
     if (state.threads && !state.threads.has(samples.thread)) continue;
     // A sample is in the cell of its time, so that a cell has what its time selects.
-    addToBins(cells, of, samples, found ?? focused, { from: 0, to: seconds * 1e6 }, 0);
+    addToBins([cells], of, samples, found ?? focused, { from: 0, to: seconds * 1e6 }, 0);
   }
   const most = cells.reduce((most, cell) => Math.max(most, cell), 0);
   const canvas = make("canvas", { "aria-hidden": true });

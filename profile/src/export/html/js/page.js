@@ -74,7 +74,7 @@ function showHeadline() {
   const whole = (/** @type {number} */ share) => `${(100 * share).toFixed(0)} %`;
   if (headline?.function && of) {
     const [func, share, hottest, part] = headline.function;
-    const weight = sumsOf(profile, { kind: of, range: null, threads: null, hidden: [], focus: [] }).weight;
+    const weight = sumsOf(profile, { kind: of, range: null, threads: null, hidden: [], focus: [], code: -1 }).weight;
     words.push(`${whole(share)} of ${amount(weight, of)} of ${of.name} is in `, link(func));
     if (hottest === func) words.push(`, ${whole(part)} of that in its own code.`);
     else words.push(" and what it calls, ", `${whole(part)} of that in `, link(hottest), ".");
@@ -177,7 +177,7 @@ function showKinds() {
 
 /** Names what is selected, with a button each to take it back. */
 function showFilters() {
-  const { hidden, focus, threads, query, inside } = state;
+  const { hidden, focus, code, threads, query, inside } = state;
   const bar = byId("filters");
   const what = kind();
   /** @param {string} what @param {() => void} undo */
@@ -191,6 +191,7 @@ function showFilters() {
   if (state.range) parts.push(crumb(`${clock(state.range.from, 1000)} to ${clock(state.range.to, 1000)}`, () => change({ range: null })));
   if (threads) parts.push(crumb(count(threads.size, "thread", "threads"), () => change({ threads: null })));
   if (inside) parts.push(crumb(`inside ${inside}${what?.measure ? " (not of blocks)" : ""}`, () => change({ inside: "" })));
+  if (code >= 0) parts.push(crumb(`only ${profile.codes[code][0]}`, () => change({ code: -1 })));
   for (const func of focus) parts.push(crumb(`only stacks with ${shortOf(func)}`, () => change({ focus: focus.filter((of) => of !== func) })));
   for (const func of hidden) parts.push(crumb(`without ${shortOf(func)}`, () => change({ hidden: hidden.filter((of) => of !== func) })));
   const of = sums();
@@ -281,6 +282,7 @@ function takeBack() {
   } else if (state.zoom.length > 0 && state.tab === "flame") change({ zoom: [] });
   else if (state.range) change({ range: null });
   else if (state.threads) change({ threads: null });
+  else if (state.code >= 0) change({ code: -1 });
   else if (state.inside) change({ inside: "" });
   else if (state.hidden.length > 0) change({ hidden: state.hidden.slice(0, -1) });
   else if (state.focus.length > 0) change({ focus: state.focus.slice(0, -1) });
@@ -353,12 +355,12 @@ function start() {
       layTimeline();
     }
     if (has("threads")) markRows();
-    if (has("kind") || has("range") || has("threads") || has("inside") || has("view") || has("focus") || has("hidden") || has("query")) {
+    if (has("kind") || has("range") || has("threads") || has("inside") || has("view") || has("focus") || has("code") || has("hidden") || has("query")) {
       showRange();
       drawTimeline();
     }
     // The foot has the figures of what was selected before.
-    if (has("kind") || has("range") || has("threads") || has("inside") || has("focus") || has("hidden") || has("tab")) choose(state.func);
+    if (has("kind") || has("range") || has("threads") || has("inside") || has("focus") || has("code") || has("hidden") || has("tab")) choose(state.func);
     showFilters();
     if (!(changed.length === 1 && has("view")) || state.tab === "chart") showPanel();
     noteAddress(changed);

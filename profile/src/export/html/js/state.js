@@ -10,6 +10,7 @@
  * @property {Set<number> | null} threads
  * @property {number[]} hidden
  * @property {number[]} focus
+ * @property {number} code The kind of code that ran, or -1 for all.
  * @property {number} func The chosen function, or -1.
  * @property {string} query
  * @property {string} inside A name: only what threads did inside of spans with it. Empty: all.
@@ -32,6 +33,7 @@ const state = {
   threads: null,
   hidden: [],
   focus: [],
+  code: -1,
   func: -1,
   query: "",
   inside: "",
@@ -46,7 +48,7 @@ const state = {
 let knownSums = null;
 /** @type {{query: string, isMatch: (func: number) => boolean, test: (text: string) => boolean, error: string} | null} */
 let knownSearch = null;
-/** By stack, for the times of what is selected. @type {{of: string, focused: Uint8Array, found: Uint8Array | null} | null} */
+/** By stack, for the times of what is selected. @type {{of: string, focused: Uint8Array, codes: Uint8Array, found: Uint8Array | null} | null} */
 let knownStacks = null;
 /** @type {((changed: (keyof State)[]) => void)[]} */
 const listeners = [];
@@ -55,7 +57,7 @@ const listeners = [];
 function change(changes) {
   const keys = /** @type {(keyof State)[]} */ (Object.keys(changes));
   Object.assign(state, changes);
-  if (keys.some((key) => ["kind", "range", "threads", "hidden", "focus", "inside"].includes(key))) knownSums = null;
+  if (keys.some((key) => ["kind", "range", "threads", "hidden", "focus", "code", "inside"].includes(key))) knownSums = null;
   for (const listener of listeners) listener(keys);
 }
 
@@ -128,17 +130,19 @@ function unitOf(of) {
   return nsPerWeight(of) > 0 ? "Time" : (of.unitName ?? (of.unit === "samples" ? "samples" : "count"));
 }
 
-/** The stacks in focus and, while there is a search, those of them with a function that it finds. Hidden functions are not found. */
+/** The stacks in focus, with what ran in them, and, while there is a search, those of them with a function that it finds. Hidden functions are not found. */
 function selectedStacks() {
-  const of = JSON.stringify([state.focus, state.hidden, state.query]);
+  const of = JSON.stringify([state.focus, state.hidden, state.query, state.code]);
   if (knownStacks?.of === of) return knownStacks;
   const inFocus = state.focus.map((func) => (/** @type {number} */ other) => other === func);
   const { isMatch } = search();
   const isFound = (/** @type {number} */ func) => isMatch(func) && !state.hidden.includes(func);
+  const focused = stacksWith(profile, inFocus, state.code);
   knownStacks = {
     of,
-    focused: stacksWith(profile, inFocus),
-    found: state.query ? stacksWith(profile, [...inFocus, isFound]) : null,
+    focused,
+    codes: codesOfStacks(profile).map((code, stack) => (focused[stack] ? code : 0)),
+    found: state.query ? stacksWith(profile, [...inFocus, isFound], state.code) : null,
   };
   return knownStacks;
 }

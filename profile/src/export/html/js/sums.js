@@ -9,6 +9,7 @@
  * @property {Set<number> | null} threads
  * @property {number[]} hidden Functions that are left out of stacks.
  * @property {number[]} focus Functions of which each one must be on the stack.
+ * @property {number} code The kind of code that ran, or -1.
  */
 /**
  * @typedef {object} Sums
@@ -85,8 +86,8 @@ function addUp(profile, selected, samples, isVariance) {
     });
   }
   const base = profile.tree;
-  if (selected.focus.length > 0) {
-    const isSelected = stacksWith(profile, selected.focus.map((func) => (of) => of === func));
+  if (selected.focus.length > 0 || selected.code >= 0) {
+    const isSelected = stacksWith(profile, selected.focus.map((func) => (of) => of === func), selected.code);
     for (let stack = 0; stack < byStack.length; stack++) {
       if (!isSelected[stack]) byStack[stack] = counts[stack] = 0;
     }
@@ -114,10 +115,10 @@ function addUp(profile, selected, samples, isVariance) {
 }
 
 /**
- * For each stack, 1 if each of these tests holds for a function on the stack.
- * @param {Profile} profile @param {((func: number) => boolean)[]} tests
+ * For each stack, 1 if each of these tests holds for a function on the stack, and its innermost function is of this kind of code.
+ * @param {Profile} profile @param {((func: number) => boolean)[]} tests @param {number} code -1: any
  */
-function stacksWith(profile, tests) {
+function stacksWith(profile, tests, code) {
   const { tree, stackNode } = profile;
   const isSelected = new Uint8Array(stackNode.length).fill(1);
   for (const test of tests) {
@@ -129,24 +130,31 @@ function stacksWith(profile, tests) {
       if (!isOn[node]) isSelected[stack] = 0;
     });
   }
+  if (code >= 0) codesOfStacks(profile).forEach((of, stack) => (isSelected[stack] &= of === code + 1 ? 1 : 0));
   return isSelected;
+}
+
+/** The kind of code of each stack's innermost function, plus one; 0 without a function. @param {Profile} profile */
+function codesOfStacks({ stackNode, tree, code }) {
+  return Uint8Array.from(stackNode, (node) => (node > 0 ? code[tree.func[node]] + 1 : 0));
 }
 
 /**
  * Adds the weights of a thread's samples to bins of time.
- * @param {Float64Array} bins
+ * @param {Float64Array[]} sets Bins of equal length.
  * @param {Kind} kind
  * @param {Samples} samples
- * @param {Uint8Array} isSelected By stack.
+ * @param {Uint8Array} setOf By stack: 0 is no bins, 1 the first ones.
  * @param {TimeSpan} span Of all bins.
  * @param {number} nsPerWeight How long before its time a sample is spread, for each unit of weight; 0 adds it to the bin of its time. A wait always
  * spreads over the time that it lasts.
  */
-function addToBins(bins, kind, samples, isSelected, span, nsPerWeight) {
+function addToBins(sets, kind, samples, setOf, span, nsPerWeight) {
   const { time, stack, weight, each } = samples;
-  const scale = bins.length / (span.to - span.from);
+  const scale = sets[0].length / (span.to - span.from);
   for (let row = 0; row < time.length; row++) {
-    if (!isSelected[stack[row]]) continue;
+    const bins = sets[setOf[stack[row]] - 1];
+    if (!bins) continue;
     const w = weight ? weight[row] : each;
     const at = (time[row] - span.from) * scale;
     const ns = kind.waits ? w : kind.isPartOfTime ? (kind.intervalNs ?? 0) : w * nsPerWeight;

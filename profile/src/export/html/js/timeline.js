@@ -15,6 +15,7 @@ const COUNTER_PX = 34;
  * @property {number[]} threads
  * @property {CounterLine | null} line
  * @property {SpanLanes | null} lanes
+ * @property {boolean} folds It stands for its process.
  * @property {string} label
  * @property {string} detail
  * @property {HTMLElement | null} element
@@ -24,7 +25,7 @@ const COUNTER_PX = 34;
 const folded = new Set();
 /** @type {TimeRow[]} */
 let timeRows = [];
-/** Sums of a row by pixel. @type {Map<string, Float64Array>} */
+/** Sums of a row by pixel, of each set of stacks. @type {Map<string, Float64Array[]>} */
 let knownBins = new Map();
 let knownBinsOf = "";
 /** The time that is being selected, while the pointer is down. @type {TimeSpan | null} */
@@ -48,6 +49,7 @@ function layTimeline() {
   const waiting = waits ? weightOfThreads(waits) : new Float64Array(profile.threads.length);
   /** @type {Map<string, {pid: string, name: string, threads: number[], weight: number, lines: CounterLine[]}>} */
   const processes = new Map();
+  const marked = new Set(profile.markers.thread);
   profile.threads.forEach((thread, at) => {
     let process = processes.get(thread.pid);
     if (!process) {
@@ -55,7 +57,7 @@ function layTimeline() {
       processes.set(thread.pid, process);
     }
     if (thread.main && thread.process) process.name = thread.process;
-    if (weights[at] > 0 || waiting[at] > 0 || profile.markers.thread.includes(at)) process.threads.push(at);
+    if (weights[at] > 0 || waiting[at] > 0 || marked.has(at)) process.threads.push(at);
     process.weight += weights[at];
   });
   for (const line of profile.counters) {
@@ -68,7 +70,7 @@ function layTimeline() {
   let top = 0;
   /** @param {Partial<TimeRow> & {type: TimeRow["type"], height: number}} row */
   const add = (row) => {
-    timeRows.push({ pid: "", thread: -1, threads: [], line: null, lanes: null, label: "", detail: "", element: null, top, ...row });
+    timeRows.push({ pid: "", thread: -1, threads: [], line: null, lanes: null, folds: false, label: "", detail: "", element: null, top, ...row });
     top += row.height;
   };
   /** @param {CounterLine} line @param {string} pid */
@@ -79,8 +81,11 @@ function layTimeline() {
     const { pid, threads } = process;
     threads.sort((a, b) => weights[b] - weights[a] || waiting[b] - waiting[a] || a - b);
     const label = process.name || (pid ? `process ${pid}` : "process");
-    const detail = `${pid}, ${count(threads.length, "thread", "threads")}, ${amount(process.weight)}`;
-    add({ type: "process", height: PROCESS_PX, pid, threads, label, detail });
+    // A process with one thread is the row of that thread.
+    const isOne = threads.length === 1;
+    const detail = isOne ? `${pid}, ${amount(process.weight)}` : `${pid}, ${count(threads.length, "thread", "threads")}, ${amount(process.weight)}`;
+    if (isOne) add({ type: "thread", height: THREAD_PX, pid, thread: threads[0], threads, label, detail, folds: true });
+    else add({ type: "process", height: PROCESS_PX, pid, threads, label, detail, folds: true });
     if (folded.has(pid)) continue;
     /** @param {(line: CounterLine) => boolean} isHere */
     const addLines = (isHere) => {
@@ -89,7 +94,7 @@ function layTimeline() {
     addLines((line) => !line.ofThread && line.place === "threads");
     for (const thread of threads) {
       const { name, tid } = profile.threads[thread];
-      add({ type: "thread", height: THREAD_PX, pid, thread, threads: [thread], label: name || `thread ${tid}`, detail: `${tid}, ${amount(weights[thread])}` });
+      if (!isOne) add({ type: "thread", height: THREAD_PX, pid, thread, threads: [thread], label: name || `thread ${tid}`, detail: `${tid}, ${amount(weights[thread])}` });
       for (const row of spanRows(thread)) add({ pid, ...row });
       addLines((line) => line.ofThread && line.thread === thread);
     }
@@ -102,8 +107,8 @@ function layTimeline() {
     ...timeRows.map((row, at) => {
       const element = make(
         "div",
-        { class: `row-label row-${row.type}`, role: "option", tabindex: at === 0 ? 0 : -1, title: `${row.label} (${row.detail})`, "data-at": at },
-        row.type === "process" && make("span", { class: "twist", "aria-hidden": true }, folded.has(row.pid) ? "\u25b8" : "\u25be"),
+        { class: `row-label row-${row.type}${row.folds ? " row-process" : ""}`, role: "option", tabindex: at === 0 ? 0 : -1, title: `${row.label} (${row.detail})`, "data-at": at },
+        row.folds && make("span", { class: "twist", "aria-hidden": true }, folded.has(row.pid) ? "\u25b8" : "\u25be"),
         make("span", { class: "text" }, row.label),
         make("span", { class: "after" }, " " + row.detail),
       );
@@ -152,27 +157,27 @@ function foldRow(row) {
   if (folded.has(row.pid)) folded.delete(row.pid);
   else folded.add(row.pid);
   layTimeline();
-  const at = timeRows.findIndex((other) => other.type === "process" && other.pid === row.pid);
+  const at = timeRows.findIndex((other) => other.folds && other.pid === row.pid);
   timeRows[at].element?.focus();
   drawTimeline();
 }
 
 /**
- * Selected weights by pixel of some threads. A sample stands for the time before it, and is spread over that time: pixels that hold a few
+ * Selected weights by pixel of some threads, of each set of stacks. A sample stands for the time before it, and is spread over that time: pixels that hold a few
  * samples would differ by one of them where a thread is busy throughout.
- * @param {Kind} of @param {number[]} threads @param {number} width @param {Uint8Array} isSelected By stack.
+ * @param {Kind} of @param {number[]} threads @param {number} width @param {Uint8Array} setOf By stack: 0 is none, 1 the first set. @param {number} [sets]
  */
-function binsOf(of, threads, width, isSelected) {
+function binsOf(of, threads, width, setOf, sets = 1) {
   const key = `${state.view.from} ${state.view.to} ${width} ${state.inside} ${selectedStacks().of}`;
   if (knownBinsOf !== key) knownBins = new Map();
   knownBinsOf = key;
-  const id = `${kinds().indexOf(of)}:${threads.join()}:${isSelected === selectedStacks().found}`;
+  const id = `${kinds().indexOf(of)}:${threads.join()}:${setOf === selectedStacks().found}:${sets}`;
   const known = knownBins.get(id);
   if (known) return known;
-  const bins = new Float64Array(width);
+  const bins = Array.from({ length: sets }, () => new Float64Array(width));
   const isOf = new Set(threads);
   for (const samples of of.threads) {
-    if (isOf.has(samples.thread)) addToBins(bins, of, samples, isSelected, state.view, nsPerWeight(of));
+    if (isOf.has(samples.thread)) addToBins(bins, of, samples, setOf, state.view, nsPerWeight(of));
   }
   knownBins.set(id, bins);
   return bins;
@@ -193,13 +198,16 @@ function drawTimeline() {
   const binNs = ((to - from) * 1000) / width;
   const each = nsPerWeight(of);
   const stacks = selectedStacks();
+  // While there is a search, the colour is that of what it finds.
+  const hasCodes = hasCodeColors(of) && !stacks.found;
   let most = 0;
   if (each === 0) {
-    for (const row of timeRows) if (row.type === "thread") for (const bin of binsOf(of, row.threads, width, stacks.focused)) most = Math.max(most, bin);
+    for (const row of timeRows) if (row.type === "thread") for (const bin of binsOf(of, row.threads, width, stacks.focused)[0]) most = Math.max(most, bin);
   }
   const top = rows.scrollTop;
   /** Weight of the threads' columns. */
   let drawn = 0;
+  const drawnCodes = profile.codes.map(() => 0);
   for (const row of timeRows) {
     const y = row.top - top;
     if (y + row.height < 0 || y > height) continue;
@@ -216,12 +224,12 @@ function drawTimeline() {
     const isChosen = !state.threads || row.threads.some((thread) => state.threads?.has(thread));
     const base = y + row.height - 1;
     const room = row.height - 5;
-    const bins = binsOf(of, row.threads, width, stacks.focused);
+    const [bins] = binsOf(of, row.threads, width, stacks.focused);
     // Of a process 100 % is one CPU for each thread that could use it, up to the busiest moment.
     let full = each > 0 ? binNs / each : most;
     if (row.type === "process") for (const bin of bins) full = Math.max(full, bin);
     if (waits && row.type === "thread") {
-      const waiting = binsOf(waits, row.threads, width, stacks.focused);
+      const [waiting] = binsOf(waits, row.threads, width, stacks.focused);
       context.fillStyle = wait;
       for (let x = 0; x < width; x++) {
         const part = Math.min(1, waiting[x] / binNs);
@@ -233,18 +241,29 @@ function drawTimeline() {
     const columns = (heights, color) => {
       context.fillStyle = color;
       for (let x = 0; x < width; x++) {
-        if (heights[x] <= 0) continue;
+        // What is left of a difference is no column.
+        if (heights[x] <= 1e-6 * full) continue;
         const tall = Math.max(1, Math.min(1, heights[x] / full) * room);
         context.fillRect(x, base - tall, 1, tall);
       }
     };
-    columns(bins, of.waits ? wait : row.type === "process" ? soft : ink);
-    const foundBins = stacks.found && binsOf(of, row.threads, width, stacks.found);
+    if (hasCodes && row.type === "thread") {
+      // From the top: each kind of code stands on those before it.
+      const sets = binsOf(of, row.threads, width, stacks.codes, profile.codes.length);
+      const heights = bins.slice();
+      sets.forEach((set, code) => (drawnCodes[code] = set.reduce((sum, bin) => sum + bin, drawnCodes[code])));
+      for (let code = sets.length - 1; code >= 0; code--) {
+        columns(heights, codeColor(code));
+        for (let x = 0; x < width; x++) heights[x] -= sets[code][x];
+      }
+    } else columns(bins, of.waits ? wait : row.type === "process" ? soft : ink);
+    const foundBins = stacks.found && binsOf(of, row.threads, width, stacks.found)[0];
     if (foundBins) columns(foundBins, found);
     if (row.type === "thread") drawn = (foundBins ?? bins).reduce((sum, bin) => sum + bin, drawn);
     context.globalAlpha = 1;
   }
   canvas.dataset.drawn = String(drawn);
+  canvas.dataset.codes = JSON.stringify(drawnCodes);
   drawMarkers(context, top, height, width, dot);
   const range = dragged ?? state.range;
   if (range) {
@@ -321,7 +340,8 @@ function showRange() {
   text.dataset.to = String(shown?.to ?? "");
   text.textContent = shown
     ? `${clock(shown.from, 1000)} to ${clock(shown.to, 1000)}: ${duration((shown.to - shown.from) * 1000)}`
-    : `Drag to select a time.${waitsBeside(of) ? " Blue: on a CPU. Gold: waiting." : ""}`;
+    : `Drag to select a time.${waitsBeside(of) ? " The low line in gold: waiting." : ""}`;
+  showCodes(of);
   if (of.measure) {
     const peak = of.measure === "peak" ? peakOf(profile.heap, range, state.threads) / 1000 : NaN;
     text.textContent += `${shown ? "." : ""} ${MEASURES[of.measure]}${peak >= 0 ? ", at " + clock(peak, 1000) : ""}.`;
@@ -330,6 +350,27 @@ function showRange() {
   byId("zoom-in").hidden = !range;
   byId("zoom-out").hidden = isWhole;
   byId("range-reset").hidden = !range;
+}
+
+/** Whether the graphs of threads have the colours of what ran. @param {Kind} of */
+const hasCodeColors = (of) => !of.waits && profile.codes.length > 1;
+
+/** @param {number} code */
+function codeColor(code) {
+  const [, hue, saturation, lightness] = profile.codes[code];
+  return `hsl(${hue} ${saturation * 100}% ${lightness * 100}%)`;
+}
+
+/** The legend of the graphs. A kind of code is chosen by a click. @param {Kind} of */
+function showCodes(of) {
+  const ran = new Set(codesOfStacks(profile));
+  const buttons = profile.codes.map(([name], code) => {
+    const button = make("button", { type: "button", class: "code", "aria-pressed": String(state.code === code) }, make("span", { class: "swatch", "aria-hidden": true }), name);
+    /** @type {HTMLElement} */ (button.firstChild).style.background = codeColor(code);
+    button.addEventListener("click", () => change({ code: state.code === code ? -1 : code }));
+    return button;
+  });
+  byId("codes").replaceChildren(...(hasCodeColors(of) ? buttons.filter((_, code) => ran.has(code + 1)) : []));
 }
 
 /** Rounded to whole microseconds, from left to right. @param {number} a @param {number} b @returns {TimeSpan} */
@@ -401,8 +442,8 @@ function startTimeline() {
     else if (event.key === "ArrowUp") timeRows[at - 1]?.element?.focus();
     else if (event.key === "Home") timeRows[0].element?.focus();
     else if (event.key === "End") timeRows[timeRows.length - 1].element?.focus();
-    else if (event.key === "ArrowLeft" && row.type === "process" && !folded.has(row.pid)) foldRow(row);
-    else if (event.key === "ArrowRight" && row.type === "process" && folded.has(row.pid)) foldRow(row);
+    else if (event.key === "ArrowLeft" && row.folds && !folded.has(row.pid)) foldRow(row);
+    else if (event.key === "ArrowRight" && row.folds && folded.has(row.pid)) foldRow(row);
     else if (event.key === "Enter" || event.key === " ") chooseRow(row, event.key === " ");
     else return;
     event.preventDefault();
