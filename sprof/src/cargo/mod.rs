@@ -105,10 +105,11 @@ pub(crate) fn run_by_valgrind(
     no_cargo_env: bool,
     term: &Term,
 ) -> Result<Option<RunnerSocket>, Failure> {
-    // Criterion runs `cargo metadata`, trybuild runs compilers.
+    // Criterion runs `cargo metadata`, trybuild runs compilers. Counts that are written before show that such a process
+    // was not killed.
     let builders = filter::BUILDERS.map(|name| format!("*/{name}")).join(",");
     let skipped = OsString::from(format!("--trace-children-skip={builders}"));
-    let launcher = [valgrind, &[skipped]].concat();
+    let launcher = [valgrind, &[skipped, "--dump-before=execve".into()]].concat();
     let orders = Orders {
         launcher: launcher.into_iter().map(OsString::into_vec).collect(),
         ..Orders::default()

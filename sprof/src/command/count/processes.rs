@@ -22,7 +22,7 @@ pub(super) struct CountedProcess {
     parent: Option<u64>,
     /// It was forked, and has executed nothing since.
     is_forked: bool,
-    /// Its counts are complete.
+    /// Its counts are complete: it has ended, or executed a program that valgrind leaves alone.
     has_ended: bool,
     /// Nothing set its counts to 0: those of a forked process begin with its parent's.
     counts_from_start: bool,
@@ -43,15 +43,14 @@ impl CountedProcesses {
         for entry in fs::read_dir(folder).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let log = name.strip_prefix(LOG);
-            let Some(id) = log.or_else(|| name.strip_prefix(COUNTS)) else {
-                continue;
-            };
-            let digits = id.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(id.len());
-            let process = processes.entry(id[..digits].parse().unwrap_or(0)).or_default();
-            let read = match log {
-                Some(_) => process.read_log(&path),
-                None => process.add_counts(path),
+            // A core has the name of the log before its own. A thread has its number behind the process's.
+            let log = name.strip_prefix(LOG).and_then(|id| id.parse().ok());
+            let counts = name.strip_prefix(COUNTS);
+            let counts = counts.and_then(|ids| ids.split(['-', '.']).next()?.parse().ok());
+            let read = match (log, counts) {
+                (Some(id), _) => processes.entry(id).or_default().read_log(&path),
+                (None, Some(id)) => processes.entry(id).or_default().add_counts(path),
+                (None, None) => Ok(()),
             };
             read.map_err(failed)?;
         }
@@ -118,7 +117,6 @@ impl CountedProcesses {
 impl CountedProcess {
     /// Lines are `==12== TEXT`, `--12-- TEXT`, or valgrind's last words without a number.
     fn read_log(&mut self, path: &Path) -> io::Result<()> {
-        self.is_forked = true;
         for line in BufReader::new(File::open(path)?).split(b'\n') {
             let line = line?;
             let line = String::from_utf8_lossy(&line);
@@ -126,9 +124,10 @@ impl CountedProcess {
             let text = numbered("==").or_else(|| numbered("--")).unwrap_or(line.trim());
             if let Some(command) = text.strip_prefix("Command: ") {
                 command.clone_into(&mut self.command);
+                self.is_forked = true;
             } else if let Some(parent) = text.strip_prefix("Parent PID: ") {
                 self.parent = parent.parse().ok();
-            // Where a program starts. The log of a forked process begins without.
+            // Where a program starts. A forked process has a log without it.
             } else if text.starts_with("For interactive control") {
                 self.is_forked = false;
             } else if text.contains("Assertion '") || text.contains("the 'impossible' happened") {
@@ -152,9 +151,66 @@ impl CountedProcess {
             if line.starts_with(b"desc: Timerange: ") && std::mem::take(&mut is_first) {
                 self.counts_from_start = line.windows(3).any(|word| word == b" 0 ");
             }
-            self.has_ended |= line == b"desc: Trigger: Program termination";
+            if let Some(trigger) = line.strip_prefix(b"desc: Trigger: ") {
+                self.has_ended = trigger == b"Program termination" || trigger == b"--dump-before=execve";
+            }
         }
         self.counts.push(path);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_are_told_apart_by_what_valgrind_wrote() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        let log = |id: &str, start: &str| {
+            let lines = format!("=={id}== Command: ./app {id}\n=={id}== Parent PID: 1\n");
+            write(&format!("log.{id}"), &(lines + start));
+        };
+        let executed = "==0== For interactive control, run 'callgrind_control -h'.\n";
+        let counts = |from: &str, trigger: &str| {
+            format!(
+                "# callgrind format\ndesc: Timerange: Basic block {from} - 90\ndesc: Trigger: {trigger}\ntotals: 5\n"
+            )
+        };
+        let ended = "Program termination";
+        log("10", executed);
+        write("counts.10-01", &counts("0", ended));
+        write("counts.10-02", &counts("0", ended));
+        write("log.10.core.10", "\u{7f}ELF Assertion 'x' failed.");
+        // Forked, in three ways, and its end: seen; not seen; gone to a program without valgrind; killed.
+        for (id, from, trigger) in [
+            ("11", "70", ended),
+            ("12", "0", ended),
+            ("13", "70", "--dump-before=execve"),
+        ] {
+            log(id, "");
+            write(&format!("counts.{id}"), &counts(from, trigger));
+        }
+        log("14", "");
+        write("counts.14", "");
+        // As with VALGRIND_OPTS=-q.
+        write("log.15", "--15-- WARNING: unhandled amd64-linux syscall: 999\n");
+        write("counts.15", &counts("0", ended));
+        log("16", "Callgrind: threads.c:247: Assertion 'x' failed.\n");
+        let processes = CountedProcesses::read(folder.path()).unwrap();
+        assert_eq!(processes.0[&10].counts.len(), 2);
+        let notes = processes.notes("./app");
+        let starts = [
+            "valgrind could not run 1 process (`./app 16`): Callgrind: threads.c:247",
+            "the counts of 1 process (`./app 14`) are missing",
+            "1 process (`./app 12`) began as a copy of another process",
+            "valgrind does not know all that 1 process (``) did: WARNING: unhandled",
+        ];
+        assert_eq!(notes.len(), starts.len(), "{notes:?}");
+        assert!(
+            notes.iter().zip(starts).all(|(note, start)| note.starts_with(start)),
+            "{notes:?}"
+        );
     }
 }
