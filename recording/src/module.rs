@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::address::{Avma, RelativeAddress};
-use crate::space::{AddressSpace, Span};
+use crate::space::{AddressSpace, MappedRange};
 
 /// An ELF build id (or a Mach-O UUID): what ties an address to the one file it belongs to.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -183,7 +183,7 @@ impl Image {
     }
 }
 
-impl Span for Image {
+impl MappedRange for Image {
     fn range(&self) -> (Avma, Avma) {
         (self.start, self.end)
     }

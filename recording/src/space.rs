@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::address::Avma;
 
 /// Something that covers a range of addresses, and can be cut.
-pub trait Span {
+pub trait MappedRange {
     /// The first address, and one past the last.
     fn range(&self) -> (Avma, Avma);
 
@@ -30,7 +30,7 @@ impl<T> Default for AddressSpace<T> {
     }
 }
 
-impl<T: Span + Clone> AddressSpace<T> {
+impl<T: MappedRange + Clone> AddressSpace<T> {
     /// Adds a mapping over others, as `mmap(MAP_FIXED)` does: what it covers is cut or removed. A mapping without
     /// addresses is ignored.
     pub fn insert(&mut self, mapping: T) {
@@ -104,12 +104,12 @@ impl<T: Span + Clone> AddressSpace<T> {
     }
 }
 
-fn end_of<T: Span>(chunk: &[T]) -> Avma {
+fn end_of<T: MappedRange>(chunk: &[T]) -> Avma {
     chunk.last().map_or(Avma(0), |mapping| mapping.range().1)
 }
 
 /// Adds a mapping to sorted ones.
-fn insert<T: Span>(sorted: &mut Vec<T>, mapping: T) {
+fn insert<T: MappedRange>(sorted: &mut Vec<T>, mapping: T) {
     let (start, end) = mapping.range();
     let first = sorted.partition_point(|other| other.range().1 <= start);
     let last = sorted.partition_point(|other| other.range().0 < end);
@@ -135,7 +135,7 @@ mod tests {
         number: u32,
     }
 
-    impl Span for Numbered {
+    impl MappedRange for Numbered {
         fn range(&self) -> (Avma, Avma) {
             (self.start, self.end)
         }

@@ -1,7 +1,7 @@
 //! The executable mappings of one process.
 
 use recording::address::Avma;
-use recording::space::{AddressSpace, Span};
+use recording::space::{AddressSpace, MappedRange};
 
 /// Index of a module in the stage's list; [`ANONYMOUS`] for executable memory without a file.
 pub(crate) type ModuleIndex = u32;
@@ -18,7 +18,7 @@ pub(crate) struct Region {
     pub(crate) module: ModuleIndex,
 }
 
-impl Span for Region {
+impl MappedRange for Region {
     fn range(&self) -> (Avma, Avma) {
         (Avma(self.start), Avma(self.end))
     }
