@@ -1,8 +1,9 @@
 // Writes spans into files as the crate tracing-samply does: one file for each thread, which it maps for a moment.
-// usage: span_files FOLDER ROUNDS [wait]
+// usage: span_files FOLDER ROUNDS [wait | slow]
 //        span_files map FILE...   maps files that are there, for a moment each, and works for a second
 // Each round is a span `request` of 4 ms of CPU time (`compute`) and 6 ms of sleep (`sleep`). Before them a thread
 // writes `early` and ends, and a child writes `child`. wait: for a line on stdin between the first round and the others.
+// slow: of twenty rounds one takes 40 ms of CPU time more, in `rehash`.
 #include "common.h"
 #include <fcntl.h>
 #include <inttypes.h>
@@ -43,6 +44,12 @@ NOINLINE void compute(uint64_t ns) {
     KEEP_FRAME();
 }
 
+NOINLINE void rehash(uint64_t ns) {
+    uint64_t end = thread_cpu_ns() + ns;
+    while (thread_cpu_ns() < end) sink += xorshift(2, 1000);
+    KEEP_FRAME();
+}
+
 static void *early(void *unused) {
     (void)unused;
     FILE *file = open_file();
@@ -53,10 +60,11 @@ static void *early(void *unused) {
     return NULL;
 }
 
-static void round_of(FILE *file) {
+static void round_of(FILE *file, int is_slow) {
     uint64_t request = now();
     compute(4000000);
     put(file, request, "compute");
+    if (is_slow) rehash(40000000);
     uint64_t sleep_began = now();
     struct timespec rest = {0, 6000000};
     nanosleep(&rest, NULL);
@@ -86,13 +94,14 @@ int main(int argc, char **argv) {
     }
     waitpid(child, NULL, 0);
     FILE *file = open_file();
-    round_of(file);
-    if (argc > 3) {
+    int is_slow = argc > 3 && strcmp(argv[3], "slow") == 0;
+    round_of(file, 0);
+    if (argc > 3 && !is_slow) {
         puts("ready");
         fflush(stdout);
         if (getchar() == EOF) return 3;
     }
-    for (int rounds = atoi(argv[2]); rounds > 0; rounds--) round_of(file);
+    for (int rounds = atoi(argv[2]); rounds > 0; rounds--) round_of(file, is_slow && rounds % 20 == 0);
     fclose(file);
     return 0;
 }

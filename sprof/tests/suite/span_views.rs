@@ -4,6 +4,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+#[cfg(target_os = "linux")]
+use crate::support::machine::{alone, share_again};
+#[cfg(target_os = "linux")]
+use crate::support::skip::kernel_samples;
+#[cfg(target_os = "linux")]
+use crate::support::{program, record};
 use crate::support::{sprof, temp_dir};
 
 /// Requests of 10 ms: 4 in `parse` and 6 asleep; of so many, the last takes 40 ms more, in `rehash`. Each third one has
@@ -278,4 +284,73 @@ fn a_rule_on_the_length_of_spans_is_broken_kept_or_cannot_be_told() {
         "{rule}"
     );
     assert_eq!(rule["found"][0]["new_samples"], 1500, "{rule}");
+}
+
+/// 132 requests of 4 ms of CPU time and 6 ms of sleep; 6 of them take 40 ms of CPU time more.
+#[test]
+#[cfg(target_os = "linux")]
+fn requests_of_a_program_compute_and_sleep_and_the_slow_ones_are_slow_by_one_function() {
+    let Some(()) = kernel_samples() else { return };
+    alone();
+    let folder = temp_dir();
+    let arguments = [folder.path().to_str().unwrap(), "131", "slow"];
+    let (recording, _) = record()
+        .options(&["--off-cpu"])
+        .profile(program("span_files").unwrap(), &arguments);
+    share_again();
+    let written: Vec<f64> = { std::fs::read_dir(folder.path()).unwrap() }
+        .flat_map(|file| {
+            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+            text.lines().map(str::to_owned).collect::<Vec<_>>()
+        })
+        .filter_map(|line| {
+            let ns = |text: &str| text.parse::<u64>().unwrap();
+            let (start, rest) = line.split_once(' ')?;
+            let (end, name) = rest.split_once(' ')?;
+            (name == "request").then(|| (ns(end) - ns(start)) as f64 / 1e6)
+        })
+        .collect();
+    assert_eq!(written.len(), 132);
+    let file = recording.output.to_str().unwrap();
+    let report = |options: &[&str]| -> Value {
+        let (_, json, stderr) = run(&[&["report", file, "-f", "json"], options].concat());
+        serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {stderr}"))
+    };
+    let json = report(&["--view", "spans"]);
+    let rows = json["views"][0]["rows"].as_array().unwrap();
+    let request = rows.iter().find(|row| row["name"] == "request").unwrap();
+    let ms = |row: &Value, key: &str| row[key].as_f64().unwrap_or_else(|| panic!("{key}: {row}"));
+    assert_eq!(request["count"], 132, "{request}");
+    let total: f64 = written.iter().sum();
+    assert!((ms(request, "total_ms") - total).abs() < 0.01, "{total}: {request}");
+    assert!(
+        (ms(request, "max_ms") - written.iter().copied().fold(0.0, f64::max)).abs() < 1e-3,
+        "{request}"
+    );
+    // A sample of each ms on a CPU, by chance: five deviations. What is not on a CPU sleeps, or has none.
+    let cpu = 132.0 * 4.0 + 6.0 * 40.0;
+    let error = 5.0 * f64::sqrt(cpu);
+    assert!((ms(request, "on_cpu_ms") - cpu).abs() < error, "{cpu}: {request}");
+    assert!(ms(request, "rest_ms").abs() < error, "{request}");
+    let sleep = request["waits"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|wait| wait["reason"] == "Sleep");
+    assert!(sleep.is_some_and(|wait| ms(wait, "ms") >= 132.0 * 6.0), "{request}");
+
+    let slowest = ["--inside", "request", "--slowest", "4%"];
+    let json = report(&[&["--view", "functions"], &slowest[..]].concat());
+    let functions = json["views"][0]["rows"].as_array().unwrap();
+    let rehash = functions.iter().find(|row| row["function"] == "rehash").unwrap();
+    let (share, truth) = (ms(&rehash["total"], "share"), 40.0 / 44.0);
+    let error = 5.0 * f64::sqrt(truth * (1.0 - truth) / (6.0 * 44.0));
+    assert!((share - truth).abs() < error, "{share}: {rehash}");
+    let (code, text, stderr) = run(&[&["diff", file], &slowest[..]].concat());
+    let with_callees = text.split_once("slower, with all that it calls").map(|(_, list)| list);
+    let slower = with_callees.and_then(|list| list.split(" faster").next());
+    assert!(
+        code == Some(0) && slower.is_some_and(|list| list.contains("  rehash")),
+        "{text}{stderr}"
+    );
 }
