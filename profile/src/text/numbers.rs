@@ -34,9 +34,10 @@ pub fn seconds(ns: u64) -> String {
     format!("{:.2} s", ns as f64 / 1e9)
 }
 
-/// `1.23 s`, `12.3 ms`, `40 us`
+/// `1.23 s`, `12.3 ms`, `40 us`, `8 ns`
 pub fn time(ms: f64) -> String {
     match ms {
+        ms if ms != 0.0 && ms.abs() < 0.000_999_5 => format!("{:.0} ns", ms * 1e6),
         // 0.05 to 0.1 ms would be 0.1 ms.
         ms if ms != 0.0 && ms.abs() < 0.1 => format!("{:.0} us", ms * 1000.0),
         ms if ms.abs() >= 1000.0 => format!("{:.2} s", ms / 1000.0),

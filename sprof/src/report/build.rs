@@ -82,6 +82,7 @@ pub(crate) fn tables(
             view::spans::spans(selection, filter)?,
             extent.sort,
             extent.rows,
+            selection.data.interval_ms,
         )],
         View::Markers => vec![markers::table(
             view::markers::markers(selection, extent.of_event),

@@ -13,8 +13,11 @@ use crate::args::Sort;
 /// Waits below this share of the time are in no line.
 const LEAST_SHARE: f64 = 0.0005;
 
-/// At most `rows` rows.
-pub(super) fn table(mut found: Vec<SpanRow>, sort: Sort, rows: usize) -> Table {
+/// A share of time on a CPU is by samples. With a larger error (two standard errors) it says nothing.
+const MOST_ERROR: f64 = 0.2;
+
+/// At most `rows` rows. `interval_ms`: the time of a sample.
+pub(super) fn table(mut found: Vec<SpanRow>, sort: Sort, rows: usize, interval_ms: f64) -> Table {
     if sort == Sort::Name {
         found.sort_by(|a, b| a.name.cmp(&b.name));
     }
@@ -41,7 +44,7 @@ pub(super) fn table(mut found: Vec<SpanRow>, sort: Sort, rows: usize) -> Table {
                 time(row.total_ms),
             ]
         },
-        details: [did(&row)]
+        details: [did(&row, interval_ms)]
             .into_iter()
             .chain(at_once(&row))
             .chain(rest_on(&row))
@@ -62,7 +65,7 @@ pub(super) fn table(mut found: Vec<SpanRow>, sort: Sort, rows: usize) -> Table {
 }
 
 /// What threads did: `on a CPU 40.1 % (812 samples), sleep 59.8 %`
-fn did(row: &SpanRow) -> String {
+fn did(row: &SpanRow, interval_ms: f64) -> String {
     let SpanTime {
         covered_ms,
         on_cpu_ms,
@@ -79,6 +82,9 @@ fn did(row: &SpanRow) -> String {
     };
     let percent = |ms: f64| format!("{:.1} %", 100.0 * share(ms));
     let mut parts = vec![match on_cpu_ms {
+        Some(_) if 2.0 * share(interval_ms) * (samples.max(1) as f64).sqrt() > MOST_ERROR => {
+            format!("on a CPU: {}, too few to tell", count(samples, "sample", "samples"))
+        }
         Some(ms) => format!("on a CPU {} ({})", percent(ms), count(samples, "sample", "samples")),
         None => "on a CPU: not known, the samples are not of CPU time".to_owned(),
     }];

@@ -35,13 +35,13 @@ function grouped(number) {
   return Math.round(number).toLocaleString("en-US");
 }
 
-/** `1.23 s`, `12.3 ms`, as in reports. @param {number} ns */
+/** `1.23 s`, `12.3 ms`, `8 ns`, as in reports. @param {number} ns */
 function duration(ns) {
   const ms = ns / 1e6;
   if (Math.abs(ms) >= 1000) return (ms / 1000).toFixed(2) + " s";
   if (Math.abs(ms) >= 100 || ms === 0) return ms.toFixed(0) + " ms";
   if (Math.abs(ms) >= 0.1) return ms.toFixed(1) + " ms";
-  return (ms * 1000).toFixed(0) + " \u00b5s";
+  return Math.abs(ns) < 999.5 ? ns.toFixed(0) + " ns" : (ms * 1000).toFixed(0) + " \u00b5s";
 }
 
 /** A time of the axis, with as many digits as a step has. @param {number} us @param {number} stepUs */
