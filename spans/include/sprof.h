@@ -1,4 +1,5 @@
-/* Named sections, instants and counters of a program for the profiler sprof. Linux; gcc and clang, C and C++.
+/* Named sections, instants and counters of a program for the profiler sprof: gcc and clang, C and C++, Linux
+ * of 64 bits. Elsewhere all of this compiles, and does nothing.
  *
  *     #include "sprof.h"
  *
@@ -24,6 +25,8 @@
  */
 #ifndef SPROF_H
 #define SPROF_H
+
+#if defined(__linux__) && defined(__LP64__) && defined(__GNUC__)
 
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -528,5 +531,24 @@ static inline void sprof_frame_(sprof_site *site, uint64_t *last) {
         static uint64_t sprof_last_ = 0;                                                                               \
         sprof_frame_(&sprof_site_, &sprof_last_);                                                                      \
     } while (0)
+
+#else
+
+typedef struct {
+    int unused;
+} sprof_span;
+
+static const sprof_span sprof_none_ = {0};
+
+#define sprof_unique() 0
+#define SPROF_SPAN(name, ...) (void)0
+#define SPROF_BEGIN(name) sprof_none_
+#define SPROF_BEGIN_ASYNC(name) sprof_none_
+#define SPROF_END(span, ...) (void)(span)
+#define SPROF_INSTANT(name, ...) (void)0
+#define SPROF_PLOT(name, value) (void)0
+#define SPROF_FRAME(name) (void)0
+
+#endif
 
 #endif

@@ -1,7 +1,11 @@
 /* Spans by sprof.h: of two threads, and of a fork. The argument is the number of spans of each name. */
 #include "sprof.h"
 
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 static void *thread(void *task) {
     SPROF_SPAN("in thread");
