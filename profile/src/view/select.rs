@@ -172,14 +172,26 @@ pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotF
     Ok(selection)
 }
 
-/// The number of spans whose insides the filter selects; 0 if it names none.
+/// The spans that a filter names.
+#[derive(Clone, Debug, Default)]
+pub struct ChosenSpans {
+    /// The number of those whose insides it selects.
+    pub number: usize,
+    /// What is not known of their samples, a line each.
+    pub doubts: Vec<String>,
+}
+
+/// The spans that the filter names.
 ///
 /// # Errors
 ///
 /// The profile has none of the threads, processes or spans with a name of the filter.
-pub fn spans_inside(data: &Data, filter: &Filter) -> Result<usize, NotFound> {
+pub fn chosen_spans(data: &Data, filter: &Filter) -> Result<ChosenSpans, NotFound> {
     let spans = SelectedSpans::new(data, filter, &wanted_threads(data, filter)?)?;
-    Ok(spans.map_or(0, |spans| spans.number))
+    Ok(spans.map_or_else(ChosenSpans::default, |spans| ChosenSpans {
+        number: spans.number,
+        doubts: spans.doubts(),
+    }))
 }
 
 /// The kinds of samples that [`keep`] keeps.

@@ -15,6 +15,7 @@ use profile::view::cost::Cost;
 use profile::view::cost_scale::CostScale;
 use profile::view::functions::{FunctionRow, functions, total_of};
 use profile::view::select::{Selection, select};
+use profile::view::spans::doubts;
 use symbolicator::Symbolicator;
 
 use self::assembly::Code;
@@ -41,6 +42,7 @@ pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
     let failed = |error: &dyn std::fmt::Display| Failure::failed(format_args!("{}: {error}", args.file.display()));
     calls::check_conditions(&args.file, &input.data, &args.select.filter())?;
     let selection = select(&input.data, &args.select.filter()).map_err(|error| failed(&error))?;
+    term.warnings(&args.file, &doubts(&selection));
     let mut found = selection.find(&args.function).map_err(|error| failed(&error))?;
     // If the user typed a part of a name, takes all functions with it. `parse` is a method of `str`; the user may mean
     // `parse_line`, where the time goes.

@@ -14,7 +14,7 @@ use profile::export::{
 };
 use profile::text::numbers::count;
 use profile::view::heap::Measure;
-use profile::view::select::{KeptKinds, keep};
+use profile::view::select::{KeptKinds, chosen_spans, keep};
 use recording::command::own;
 use share::push::{GivenLabels, Labels, variable};
 use symbolicator::LocalSources;
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
         }
     }?;
     term.warnings(&args.file, &input.notes);
-    keep_part(&mut input.data, &args.part, &args.file)?;
+    keep_part(&mut input.data, &args.part, &args.file, &term)?;
     // Other tools open source files by their paths: `pprof -list`, callgrind_annotate, editors that show speedscope
     // files. Rows of several machines need one path for one file.
     if format != ExportFormat::Parquet {
@@ -142,13 +142,15 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
 }
 
 /// Drops the samples of running threads and of waits that the options do not select.
-pub(super) fn keep_part(data: &mut Data, part: &PartArgs, file: &Path) -> Result<(), Failure> {
+pub(super) fn keep_part(data: &mut Data, part: &PartArgs, file: &Path, term: &Term) -> Result<(), Failure> {
     if part.is_all() {
         return Ok(());
     }
     let filter = part.filter();
     calls::check_conditions(file, data, &filter)?;
-    keep(data, &filter, KeptKinds::Both).map_err(|error| Failure::failed(format_args!("{}: {error}", file.display())))
+    let failed = |error| Failure::failed(format_args!("{}: {error}", file.display()));
+    term.warnings(file, &chosen_spans(data, &filter).map_err(failed)?.doubts);
+    keep(data, &filter, KeptKinds::Both).map_err(failed)
 }
 
 /// The format that was named, or that the output's name asks for.

@@ -46,7 +46,7 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
         let wanted = WantedSamples::new(event, &args.heap, args.part.filter());
         let read = |file: &PathBuf| {
             let mut data = input::open_and_warn(file, wanted.clone(), &args.input.symbols, &term)?.data;
-            export::keep_part(&mut data, &args.part, file)?;
+            export::keep_part(&mut data, &args.part, file, &term)?;
             Ok(data)
         };
         let data = read(file)?;

@@ -28,7 +28,7 @@ pub(crate) fn run(args: &PushArgs) -> Outcome {
         &args.input.symbols,
         &term,
     )?;
-    keep_part(&mut input.data, &args.part, &args.file)?;
+    keep_part(&mut input.data, &args.part, &args.file, &term)?;
     let what = PushedPart {
         include: Private::include(&args.include),
         time: time(args.off_cpu, &args.pick),

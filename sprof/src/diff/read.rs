@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use profile::data::Data;
 use profile::text::numbers::count;
 use profile::view::diff::sides::ReadSides;
-use profile::view::select::{Filter, KeptKinds, keep};
+use profile::view::select::{Filter, KeptKinds, chosen_spans, keep};
 
 use super::sums::as_sums;
 use crate::args::{By, SymbolArgs, WantedSamples};
@@ -61,6 +61,8 @@ impl ReadOptions<'_> {
         let open = if self.warns { input::open_and_warn } else { input::open };
         let data = open(file, self.wanted.clone().of_each_run(), self.symbols, self.term)?.data;
         calls::check_conditions(file, &data, &self.filter)?;
+        let chosen = chosen_spans(&data, &self.filter).map_err(|error| format!("{}: {error}", file.display()))?;
+        self.term.warnings(file, &chosen.doubts);
         Ok(data)
     }
 

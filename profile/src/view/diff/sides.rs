@@ -6,7 +6,7 @@ use recording::command::own;
 
 use super::{Renamed, Sides, match_libs};
 use crate::data::{Calls, Data, RunExtent, WeightUnit};
-use crate::view::select::{Filter, KeptKinds, NotFound, SpanPart, keep, spans_inside};
+use crate::view::select::{Filter, KeptKinds, NotFound, SpanPart, chosen_spans, keep};
 
 /// The files of both sides.
 pub struct ReadSides {
@@ -53,7 +53,7 @@ impl ReadSides {
                 span_part,
                 ..filter.clone()
             };
-            let number = spans_inside(data, &filter)?;
+            let number = chosen_spans(data, &filter)?.number;
             let mut data = data.clone();
             keep(&mut data, &filter, KeptKinds::One)?;
             data.divide_by(number.max(1) as f64);

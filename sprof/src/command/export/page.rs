@@ -24,7 +24,7 @@ pub(super) fn export(args: &ExportArgs, target: ResultTarget<'_>, term: &Term) -
         &args.input.symbols,
         term,
     )?;
-    super::keep_part(&mut input.data, &args.part, &args.file)?;
+    super::keep_part(&mut input.data, &args.part, &args.file, term)?;
     term.warnings(&args.file, &input.notes);
     if args.embed_sources {
         sources::embed_hot_of(&mut input.data, &input.symbolicator, &Interrupt::default(), term);

@@ -20,6 +20,7 @@ use profile::export::{Picked, PickedTime, firefox, parquet};
 use profile::sanitize::{KeptPrivate, sanitize};
 use profile::text::numbers::bytes;
 use profile::trim::{ProfilePart, trim};
+use profile::view::select::chosen_spans;
 use recording::command::own;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -154,7 +155,9 @@ impl Sharing {
         let data = saved_data::whole(path, what.event, symbols, term);
         term.erase_progress();
         let mut data = data?;
-        trim(&mut data, &what.part).map_err(|error| format!("{}: {error}", path.display()))?;
+        let failed = |error| format!("{}: {error}", path.display());
+        term.warnings(path, &chosen_spans(&data, &what.part.filter).map_err(failed)?.doubts);
+        trim(&mut data, &what.part).map_err(failed)?;
         let removed = sanitize(&mut data, &private(), what.include);
         let is_rows = matches!(&self.place, SharePlace::Bucket(to) if to.is_rows);
         term.progress(false, "writing the profile");
