@@ -66,6 +66,9 @@ pub(super) fn spans(
 fn programs(target: &RecordTarget, program: &ProgramWords) -> Result<Vec<PathBuf>, String> {
     match target {
         _ if !cfg!(target_os = "linux") => Err("only Linux gives sprof breakpoints".to_owned()),
+        RecordTarget::Command if program.command.first().is_some_and(|word| word == "cargo") => {
+            Err("the program that starts is cargo: name the one that cargo builds (target/release/...)".to_owned())
+        }
         RecordTarget::Command => {
             let image = program::resolve(&program.command, &program.env).map_err(|error| error.to_string())?;
             Ok(vec![PathBuf::from(OsString::from_vec(image.path.into_bytes()))])

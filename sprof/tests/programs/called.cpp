@@ -5,10 +5,11 @@
 //     called ways              `down` 10 deep; `jumps`, `throws` 10 times, and each other time left without a return; `tail` and
 //                              `chosen` 10 times
 //     called often [N]         `often` N times without a pause
-//     called halves [N]        `often` N times with pauses, then, at the end of stdin, again: a line with the nanoseconds around
-//                              the longest call
+//     called naps [N]          4 threads do nothing but to call `naps`: "half" after N calls, and after all another 300 the
+//                              nanoseconds around the longest call
 //
 // A line for each call of `sleeps`: its thread, and nanoseconds that passed inside of it, and around it.
+#include <atomic>
 #include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
@@ -91,6 +92,27 @@ APART void often() {
     sink = sink + 1;
 }
 
+APART void naps() {
+    usleep(1000);
+    sink = sink + 1;
+}
+
+static std::atomic<long> longest, half;
+
+static void nap(long n) {
+    for (long i = 0; i < n + 300; i++) {
+        long start = now();
+        naps();
+        long around = now() - start, before = longest;
+        while (around > before && !longest.compare_exchange_weak(before, around))
+            ;
+        if (i == n && half++ == 3) {
+            printf("half\n");
+            fflush(stdout);
+        }
+    }
+}
+
 static void all(long n) {
     long id = syscall(SYS_gettid);
     for (long i = 0; i < n; i++) {
@@ -130,22 +152,15 @@ int main(int argc, char **argv) {
             often();
         return 0;
     }
-    if (strcmp(what, "halves") == 0) {
-        long longest = 0;
-        for (long i = 0; i < 2 * n; i++) {
-            if (i == 0 || i == n) {
-                printf(i ? "half\n" : "start\n");
-                fflush(stdout);
-                if (i == n)
-                    getchar();
-            }
-            long start = now();
-            often();
-            long around = now() - start;
-            longest = around > longest ? around : longest;
-            usleep(200);
-        }
-        printf("longest=%ld\n", longest);
+    if (strcmp(what, "naps") == 0) {
+        printf("start\n");
+        fflush(stdout);
+        std::thread threads[4];
+        for (std::thread &thread : threads)
+            thread = std::thread(nap, n);
+        for (std::thread &thread : threads)
+            thread.join();
+        printf("longest=%ld\n", longest.load());
         return 0;
     }
     if (strcmp(what, "wait") == 0)
