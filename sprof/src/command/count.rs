@@ -67,7 +67,9 @@ pub(crate) fn run(args: &CountArgs) -> Outcome {
         "valgrind counts instructions: the program takes {} times as long",
         if args.cache { "50 to 100" } else { "20 to 50" }
     ));
-    let (exit, _) = RunCounter::new(&[])?.run_uncounted(&program)?;
+    // timeout(1) sends its signal twice: the second one is not to end sprof before the counts are saved.
+    let counter = RunCounter::new(&[])?;
+    let (exit, _) = counter.run_uncounted(&program)?;
     let processes = CountedProcesses::read(folder.path())?;
     if let Some(failure) = processes.failure() {
         return Err(Failure::failed(format_args!(
@@ -106,6 +108,7 @@ pub(crate) fn run(args: &CountArgs) -> Outcome {
     if let Some(path) = &saved.path {
         summarize(path, &term)?;
     }
+    while counter.is_asked_to_end() {}
     match saved.problem {
         Some(problem) => {
             term.error(problem);

@@ -4,7 +4,7 @@
  *   say TEXT      to stdout and to stderr
  *   fork          a child does the words up to `parent`; then the parent goes on
  *   parent        waits for the child
- *   kill-child    kills the child first: it is to `hang`
+ *   kill-child    kills the child first, once it hangs
  *   hang          waits for a signal
  *   spawn FILE    starts a program, if there is one
  *   exec          becomes itself, with the other words
@@ -37,6 +37,7 @@ __attribute__((noinline)) void recursive(long depth) {
 
 int main(int count, char **words) {
     pid_t child = 0, spawned;
+    int ready[2] = {-1, -1};
     for (int at = 1; at < count; at++) {
         const char *word = words[at];
         const char *next = at + 1 < count ? words[at + 1] : "";
@@ -48,6 +49,7 @@ int main(int count, char **words) {
             dprintf(1, "%s\n", next);
             dprintf(2, "%s\n", next);
         } else if (!strcmp(word, "fork")) {
+            pipe(ready);
             child = fork();
             if (child) {
                 while (strcmp(words[at + 1], "parent") && strcmp(words[at + 1], "kill-child"))
@@ -57,11 +59,13 @@ int main(int count, char **words) {
             if (!child)
                 _exit(0);
             if (!strcmp(word, "kill-child")) {
-                sleep(1);
+                char is_there;
+                read(ready[0], &is_there, 1);
                 kill(child, SIGKILL);
             }
             waitpid(child, 0, 0);
         } else if (!strcmp(word, "hang")) {
+            write(ready[1], "", 1);
             pause();
         } else if (!strcmp(word, "spawn")) {
             char *words_of_it[] = {(char *)next, 0};

@@ -2,12 +2,15 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
+use std::io::Read as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
 use crate::support::cargo::{cargo, sprof_in};
+use crate::support::machine::alone;
 use crate::support::run::output;
 use crate::support::skip::{Need, has};
 use crate::support::{program, sprof, temp_dir};
@@ -190,17 +193,25 @@ fn each_process_counts_once_and_what_is_missing_is_said() {
 /// timeout(1) sends SIGTERM twice.
 #[test]
 fn a_program_that_is_ended_by_a_signal_keeps_its_counts() {
+    alone();
     let Some(()) = valgrind() else { return };
     let folder = temp_dir();
     let file = folder.path().join("counts");
     let program = program("instructions").unwrap();
-    let mut command = Command::new("timeout");
-    command
-        .args(["-s", "TERM", "2", env!("CARGO_BIN_EXE_sprof"), "count", "-q", "-o"])
-        .arg(&file);
-    let output = output(command.arg(program).args(["run", "1000", "hang"]));
-    assert_eq!(output.status.code(), Some(124), "{output:?}");
-    assert_eq!(processes_in(&file), 1, "{output:?}");
+    let mut command = sprof();
+    command.args(["count", "-q", "-o"]).arg(&file).arg(program);
+    command.args(["run", "1000", "say", "hello", "hang"]).process_group(0);
+    let mut counting = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut hello = [0; 6];
+    counting.stdout.take().unwrap().read_exact(&mut hello).unwrap();
+    let pid = counting.id().to_string();
+    let group = format!("-{pid}");
+    Command::new("kill")
+        .args(["-TERM", "--", &pid, &group])
+        .status()
+        .unwrap();
+    assert_eq!(counting.wait().unwrap().code(), Some(128 + 15));
+    assert_eq!(processes_in(&file), 1);
 }
 
 fn processes_in(file: &Path) -> usize {
