@@ -189,6 +189,21 @@ fn all_commands_choose_what_is_inside_and_outside_of_spans() {
     );
     assert!(text.contains("0 -> 40  rehash  (new)"), "{text}");
 
+    // When async spans ran is not known.
+    for (command, more) in [
+        ("report", &[][..]),
+        ("export", &["-f", "folded", "-o", "-"]),
+        ("annotate", &["main"]),
+        ("diff", &["--slowest", "99%"]),
+    ] {
+        let (_, stdout, stderr) = run(&[&[command, file], more, &["--inside", "fetch"]].concat());
+        let words = "of the spans are async and nothing says when they ran";
+        assert!(
+            (stdout.clone() + &stderr).contains(words),
+            "{command}: {stdout}{stderr}"
+        );
+    }
+
     for (options, words) in [
         (
             &["--inside", "reqest"][..],

@@ -2,7 +2,8 @@
 //!
 //! How far a figure may be from the truth follows from the order of the lengths: neighbouring spans are alike, so
 //! blocks of time differ by more than as many independent spans would (von Neumann 1941,
-//! doi:10.1214/aoms/1177731677). Recordings differ by the speed of the machine, as in [`estimate`](super::estimate).
+//! doi:10.1214/aoms/1177731677). Recordings differ by the speed of the machine, as where
+//! samples are compared.
 
 use super::estimate::{Estimate, LimitedMeasure, Moderated, VARYING};
 use super::increase::{EstimatePair, Increase};
