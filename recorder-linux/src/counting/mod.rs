@@ -60,6 +60,8 @@ const OF_TASKS: [Measure; 3] = [Measure::CpuWait, Measure::Processes, Measure::T
 const ONE_SIGNAL: Duration = Duration::from_millis(500);
 /// Between two readings of what the kernel forgets.
 const LOOK: Duration = Duration::from_millis(100);
+/// A forked process takes less to wait for its exec, but for a machine that has no CPU for it.
+const FORK: Duration = Duration::from_millis(100);
 /// What a process may touch on its way to its exec, at most.
 const BEFORE_EXEC_BYTES: u64 = 1 << 20;
 
@@ -157,6 +159,7 @@ impl RunCounter {
     pub fn run(&self, program: &CountedProgram) -> Result<CountedRun, RecordError> {
         let image = program::resolve(&program.command, &program.env)?;
         let stopped = launch::fork(&image, &self.signals)?;
+        wait_until_asleep(stopped.pid());
         let mut events = CountedEvents::open(&self.events, CountedTasks::FromExec(stopped.pid()));
         let mut tasks =
             { TaskCounter::open(&[stopped.pid()], true) }.map_err(|reason| events.miss_all(&OF_TASKS, &reason));
@@ -294,6 +297,14 @@ impl RunCounter {
                 tasks.look();
             }
         }
+    }
+}
+
+/// Waits until a forked process waits for its exec. What it waits for a CPU before is not the program's wait.
+fn wait_until_asleep(pid: i32) {
+    let start = Instant::now();
+    while start.elapsed() < FORK && procfs::stat(pid, pid).is_some_and(|stat| stat.can_run()) {
+        std::thread::sleep(Duration::from_micros(50));
     }
 }
 

@@ -416,6 +416,16 @@ fn threads_wait_for_a_cpu_as_long_as_the_kernel_says() {
         let waited = of("cpu-wait");
         assert!(waited > 90e6 && waited + of("task-clock") < 3.0 * of("wall"), "{found}");
     });
+
+    // One thread does nothing but run and wait. What it waited before its exec is not its own.
+    for _ in 0..5 {
+        let output = stat(&["-f", "json", "-o", counts.to_str().unwrap(), "--", "true"]);
+        assert!(output.status.success(), "{output:?}");
+        let found: Value = serde_json::from_slice(&fs::read(&counts).unwrap()).unwrap();
+        let of = |measure: &str| median(&found, 0, measure);
+        // Clocks of several places are read within microseconds.
+        assert!(of("cpu-wait") + of("task-clock") < of("wall") + 50e3, "{found}");
+    }
 }
 
 #[test]
