@@ -228,12 +228,13 @@ fn what_python_takes_is_seen_where_its_own_allocator_is_off() {
         return;
     }
     let peak = |environment: &str| {
-        let recorder = record().options(&["--heap", "--heap-interval", "16K", "--no-symbolicate"]);
+        // All blocks have room in the ring (150 of at most 16 KiB), also if nobody reads it before Python ends.
+        let recorder = record().options(&["--heap", "--heap-interval", "64K", "--no-symbolicate"]);
         let recording = recorder.run("env", &[&[environment, "python3"], &words[..]].concat());
         assert_same(&recording, plain.as_ref().unwrap());
         weight(&recording, "peak")
     };
-    // 100,000 strings of 64 bytes and more. Of 6.4 MB, five standard deviations are 1.6.
+    // 100,000 strings of 64 bytes and more: 6.4 MB. Five standard deviations of a difference of 9.2 and 2.8 MB are 4.5.
     let (own, libc) = (peak("PYTHONMALLOC=default"), peak("PYTHONMALLOC=malloc"));
-    assert!(libc - own > 4.5e6, "{libc} and {own}");
+    assert!(libc - own > 1.9e6, "{libc} and {own}");
 }
