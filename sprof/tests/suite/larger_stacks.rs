@@ -172,6 +172,7 @@ fn deep_stacks_of_what_runs_already_are_copied_whole_too() {
 
 /// A recorder that gets no CPU finds its rings full. Smaller copies last longer.
 #[test]
+#[ignore = "long: waits have the same rule and a test of it"]
 fn samples_are_smaller_again_after_larger_ones_were_lost() {
     let Some(()) = perf_events() else { return };
     alone();

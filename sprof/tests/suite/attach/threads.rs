@@ -123,6 +123,7 @@ fn a_program_that_starts_threads_all_the_time_is_recorded_in_every_attempt() {
 }
 
 #[test]
+#[ignore = "long: the same attach 200 times; others attach once"]
 fn attaching_two_hundred_times_leaves_a_crowd_of_threads_as_it_was() {
     let Some(()) = perf_events() else { return };
     alone();
