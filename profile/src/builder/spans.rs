@@ -49,7 +49,7 @@ struct KeptSpan {
     start: i64,
     end: Option<i64>,
     group: u32,
-    /// A random number of the span: so many halvings leave it.
+    /// Random: how many halvings of the spans of its name keep it.
     halvings: u32,
     /// Its name, if its group has several.
     name: Option<Box<str>>,

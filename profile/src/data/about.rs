@@ -165,7 +165,7 @@ pub struct RecordingFacts {
     /// What was read of the machine and of what processes wait for; `None` if it was not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceFacts>,
-    /// Names of spans of which some have no marker.
+    /// Names whose spans do not all have a marker.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub thinned_spans: Vec<SpanFacts>,
     /// Files of modules that were not opened because the limit of open files was reached (`ulimit -n`).

@@ -7,7 +7,7 @@ use crate::data::SpanFacts;
 /// What is known of the spans of all threads.
 #[derive(Clone, Default)]
 pub(crate) struct RecordedSpans {
-    /// The names of which some spans have no marker.
+    /// Names whose spans do not all have a marker.
     pub(crate) thinned: Vec<SpanFacts>,
     /// The keys of their fields.
     pub(crate) keys: Vec<SpanKey>,

@@ -83,7 +83,7 @@ impl<'a> ProgramSpans<'a> {
         Ok(named)
     }
 
-    /// Of the spans with these indices, for each name so many percent that took longest: at least one.
+    /// The longest of the spans with these indices: this percentage of each name, and at least one.
     pub(super) fn slowest(&self, indices: &[usize], percent: f64) -> FxHashSet<usize> {
         let mut of_name: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
         for index in indices {

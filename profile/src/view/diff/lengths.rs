@@ -189,7 +189,7 @@ mod tests {
         (0..number).map(|_| next()).collect()
     }
 
-    /// Of so many comparisons, how many are broken and how many kept.
+    /// How many of these comparisons are broken, and how many are kept.
     fn verdicts(comparisons: usize, number: usize, factor: f64, alike: f64, figure: LengthFigure) -> [usize; 2] {
         let mut chance = Chance((100.0 * alike) as u64 + figure.fewest());
         let mut side = |factor: f64| vec![lengths(&mut chance, number, factor, alike)];

@@ -70,7 +70,7 @@ impl ReadSides {
 }
 
 impl Data {
-    /// Makes samples of a recording the part of one of so many sections. The recording then is a window of time.
+    /// Divides the samples of a recording by the number of its sections. The recording then is a window of time.
     fn divide_by(&mut self, number: f64) {
         if let Some(recorded) = &mut self.recorded {
             recorded.extent = RunExtent::Window;

@@ -354,6 +354,7 @@ function start() {
       showQuality();
       layTimeline();
     }
+    if (has("kind") || has("code")) showCodes(kind() ?? NOTHING);
     if (has("threads")) markRows();
     if (has("kind") || has("range") || has("threads") || has("inside") || has("view") || has("focus") || has("code") || has("hidden") || has("query")) {
       showRange();

@@ -341,7 +341,6 @@ function showRange() {
   text.textContent = shown
     ? `${clock(shown.from, 1000)} to ${clock(shown.to, 1000)}: ${duration((shown.to - shown.from) * 1000)}`
     : `Drag to select a time.${waitsBeside(of) ? " The low line in gold: waiting." : ""}`;
-  showCodes(of);
   if (of.measure) {
     const peak = of.measure === "peak" ? peakOf(profile.heap, range, state.threads) / 1000 : NaN;
     text.textContent += `${shown ? "." : ""} ${MEASURES[of.measure]}${peak >= 0 ? ", at " + clock(peak, 1000) : ""}.`;
