@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::cost::{Cost, FEW_SAMPLES};
+use super::functions::functions;
 use super::own_code::{innermost_with, own_functions};
 use super::select::Selection;
 
@@ -10,7 +11,7 @@ use super::select::Selection;
 /// `main` in a program whose `main` sorts, in code of the standard library.
 const HALF: f64 = 0.5;
 
-/// A function of the program, and what ran in it.
+/// A function, and what ran in it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Headline {
     /// The function.
@@ -23,12 +24,16 @@ pub struct Headline {
     pub part: f64,
 }
 
-/// The program's innermost function with half of what is selected, or else the one with most. `None` if there are
-/// too few samples, or no function is known to be the program's.
+/// The program's innermost function with half of what is selected, or else the one with most. Where no function is
+/// known to be the program's, the one with the largest self cost. `None` if there are too few samples.
 pub fn headline(selection: &Selection<'_>) -> Option<Headline> {
     let whole = selection.total;
-    let most = || own_functions(selection).first().copied();
-    let row = { innermost_with(selection, HALF).or_else(most) }.filter(|_| whole.samples >= FEW_SAMPLES)?;
+    if whole.samples < FEW_SAMPLES {
+        return None;
+    }
+    let row = (innermost_with(selection, HALF))
+        .or_else(|| own_functions(selection).first().copied())
+        .or_else(|| functions(selection).first().copied())?;
     let mut is_inside = Vec::with_capacity(selection.stacks.len());
     let mut costs: FxHashMap<u32, Cost> = FxHashMap::default();
     for (stack, own) in selection.stacks.iter().zip(&selection.own) {

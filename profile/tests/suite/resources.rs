@@ -140,6 +140,9 @@ fn there_is_a_line_only_where_something_was_short() {
     assert_eq!(short(&waits(100)), None);
     let expected = "waited for a CPU 20 % of the time that it wanted one";
     assert_eq!(short(&waits(250)).as_deref(), Some(expected));
+    // Not 100 %: it ran.
+    let expected = "waited for a CPU more than 99 % of the time that it wanted one";
+    assert_eq!(short(&waits(999_000)).as_deref(), Some(expected));
     // A tenth of a second in all.
     let little = recorded(
         &[

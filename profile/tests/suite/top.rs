@@ -6,6 +6,7 @@ use crate::common::*;
 use names::symbol::{AddressInfo, FunctionSymbol, SourceFrame, SymbolSource};
 use profile::Profile;
 use profile::enrich::enrich;
+use profile::view::headline::headline;
 use profile::view::own_code::own_functions;
 use profile::view::select::{Filter, select};
 use profile::view::shortfalls::{CodeOwner, LanguageRuntime, MissingSamples, shortfalls};
@@ -138,6 +139,24 @@ fn inlined_functions_have_their_own_cost_among_the_program_s_functions() {
     // others'.
     assert_eq!(rows, [("hot".to_owned(), 0, 10)]);
     assert_eq!(shortfalls(&selection), []);
+}
+
+#[test]
+fn the_first_words_are_of_the_hottest_function_where_none_is_the_program_s() {
+    let mut stream = Stream::with_app();
+    for ms in 0..200 {
+        // `parse` of a dependency, which calls `memcpy` in every fourth sample.
+        let frames: &[Frame] = match ms % 4 {
+            0 => &[ip(0x10_0010), ret(0x1210)],
+            _ => &[ip(0x1210)],
+        };
+        stream.sample(1, 1, ms, frames);
+    }
+    let data = summed(&named(stream.finish()));
+    let selection = select(&data, &Filter::default()).unwrap();
+    let found = headline(&selection).unwrap();
+    assert_eq!(selection.name(found.func), "parse");
+    assert_eq!((found.share, found.hottest, found.part), (1.0, found.func, 0.75));
 }
 
 fn lacks(profile: &Profile, sources: &[SymbolSource]) -> Vec<(MissingSamples, u64)> {

@@ -134,7 +134,11 @@ pub fn shortage(selection: &Selection<'_>) -> Option<Shortage> {
     let waits = waited / (waited + ran);
     let of_cpus = (waits >= LEAST_WAIT && waited >= LEAST_WAIT_MS * 1e6).then(|| Shortage {
         resource: PROCESS_CPU,
-        text: format!("waited for a CPU {:.0} % of the time that it wanted one", 100.0 * waits),
+        text: match waits {
+            // It ran, so it is not 100 %.
+            0.99.. => "waited for a CPU more than 99 % of the time that it wanted one".to_owned(),
+            _ => format!("waited for a CPU {:.0} % of the time that it wanted one", 100.0 * waits),
+        },
         share: waits,
     });
     let uses_disks = [Counter::ReadBytes, Counter::WrittenBytes, Counter::MajorFaults]
