@@ -40,6 +40,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <time.h>
@@ -90,6 +91,8 @@ struct sprof_own_ {
     uint64_t progress; /* 1: a thread makes the memory, or nobody could; 2: it is there */
     uint64_t *head;
     uint64_t *rings[SPROF_MOST_SLOTS_];
+    uint64_t slots; /* how many rings the memory has */
+    struct stat file;
     int descriptor;
 };
 
@@ -202,6 +205,14 @@ SPROF_COLD_ void sprof_thread_ends_(void *unused) {
     writer->slot = NULL;
 }
 
+/* Counts early spans as lost, once there is memory: whoever comes second of a thread that adds one and the thread that
+ * makes the memory. */
+SPROF_COLD_ void sprof_count_early_(void) {
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    uint64_t *head = SPROF_LOAD_(sprof_head_);
+    if (head) SPROF_ADD_(head[SPROF_LOST_], __atomic_exchange_n(&sprof_early_, 0, __ATOMIC_RELAXED));
+}
+
 SPROF_COLD_ int sprof_make_(struct sprof_own_ *own) {
     uint64_t *parent = __atomic_load_n(&sprof_head_, __ATOMIC_ACQUIRE), state = SPROF_OFF_, length = 0, slots;
     char name[SPROF_SOCKET_BYTES_] = {0};
@@ -228,7 +239,8 @@ SPROF_COLD_ int sprof_make_(struct sprof_own_ *own) {
     slots = (limit.rlim_cur - SPROF_RINGS_AT_) / (8 * SPROF_RING_WORDS_);
     if (slots > SPROF_MOST_SLOTS_) slots = SPROF_MOST_SLOTS_;
     own->descriptor = sprof_memory_(SPROF_RINGS_AT_ + slots * 8 * SPROF_RING_WORDS_);
-    if (own->descriptor < 0) return 0;
+    own->slots = slots;
+    if (own->descriptor < 0 || fstat(own->descriptor, &own->file) != 0) return 0;
     uint64_t *head = (uint64_t *)mmap(NULL, SPROF_RINGS_AT_, PROT_READ | PROT_WRITE, MAP_SHARED, own->descriptor, 0);
     if (head == (void *)-1) return 0;
     __atomic_store_n(&own->head, head, __ATOMIC_RELEASE);
@@ -243,7 +255,6 @@ SPROF_COLD_ int sprof_make_(struct sprof_own_ *own) {
     head[SPROF_TEXTS_TAKEN_] = texts, head[SPROF_PID_] = (uint64_t)getpid(), head[SPROF_SLOTS_] = slots;
     head[SPROF_READER_SEEN_] = sprof_monotonic_(), head[SPROF_SOCKET_] = length;
     memcpy(head + SPROF_SOCKET_ + 1, name, sizeof name);
-    head[SPROF_LOST_] = __atomic_exchange_n(&sprof_early_, 0, __ATOMIC_RELAXED);
     uint64_t magic;
     memcpy(&magic, "sprofsp\x01", 8);
     __atomic_store_n(&head[SPROF_VERSION_], magic, __ATOMIC_RELEASE);
@@ -252,6 +263,7 @@ SPROF_COLD_ int sprof_make_(struct sprof_own_ *own) {
     __atomic_store_n(&head[SPROF_STATE_], state, __ATOMIC_RELEASE);
     __atomic_store_n(&sprof_head_, head, __ATOMIC_RELEASE);
     __atomic_store_n(&sprof_state_, head, __ATOMIC_RELEASE);
+    sprof_count_early_();
     return 1;
 }
 
@@ -287,6 +299,7 @@ SPROF_COLD_ uint64_t sprof_slow_now_(void) {
     if (state == SPROF_UNSET_) {
         if (!sprof_set_up_()) {
             SPROF_ADD_(sprof_early_, 1u);
+            sprof_count_early_();
             return 0;
         }
         state = SPROF_LOAD_(*SPROF_LOAD_(sprof_state_));
@@ -302,7 +315,7 @@ static inline uint64_t sprof_now_(void) {
 }
 
 SPROF_COLD_ int sprof_claim_(struct sprof_writer_ *writer, struct sprof_own_ *own) {
-    uint64_t *head = own->head, slots = SPROF_LOAD_(head[SPROF_SLOTS_]), index = 0, *slot = NULL;
+    uint64_t *head = own->head, slots = own->slots, index = 0, *slot = NULL;
     if (writer->has_ended || pthread_setspecific(sprof_end_of_thread_, writer) != 0) return 0;
     for (;; index++) {
         uint64_t none = 0, taken = SPROF_LOAD_(head[SPROF_SLOTS_TAKEN_]);
@@ -315,6 +328,13 @@ SPROF_COLD_ int sprof_claim_(struct sprof_writer_ *writer, struct sprof_own_ *ow
     if (!own->rings[index]) {
         size_t bytes = 8 * (size_t)SPROF_RING_WORDS_;
         void *ring = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, own->descriptor, (off_t)(SPROF_RINGS_AT_ + index * bytes));
+        struct stat file;
+        /* A program may close all descriptors, and get their numbers for its own files. */
+        if (ring != (void *)-1
+            && (fstat(own->descriptor, &file) != 0 || file.st_ino != own->file.st_ino || file.st_dev != own->file.st_dev)) {
+            munmap(ring, bytes);
+            ring = (void *)-1;
+        }
         if (ring == (void *)-1) {
             __atomic_store_n(&slot[SPROF_SLOT_STATE_], 0u, __ATOMIC_RELEASE);
             return 0;
@@ -334,18 +354,28 @@ static inline uint64_t sprof_head_word_(uint64_t position, uint32_t site, uint64
     return ~position << 32 | (uint64_t)site << 12 | kind << 8 | words;
 }
 
-/* Makes room for a record. False if there is none, which is counted. */
-SPROF_COLD_ int sprof_make_ready_(struct sprof_writer_ *writer) {
+/* Sees to it that the thread has a ring. False if there is none, which is counted. */
+SPROF_COLD_ int sprof_claimed_(struct sprof_writer_ *writer) {
     struct sprof_own_ *own = sprof_get_own_();
     if (!own) return 0;
     if (__atomic_load_n(&own->progress, __ATOMIC_ACQUIRE) != 2) {
         writer->slot = NULL;
-        if (!sprof_set_up_()) return 0;
+        if (!sprof_set_up_()) {
+            if (sprof_head_) SPROF_ADD_(sprof_head_[SPROF_LOST_], 1u);
+            return 0;
+        }
     }
     if (!writer->slot && !sprof_claim_(writer, own)) {
         SPROF_ADD_(own->head[SPROF_LOST_], 1u);
         return 0;
     }
+    return 1;
+}
+
+/* Makes room for a record. False if there is none, which is counted. */
+SPROF_COLD_ int sprof_make_ready_(struct sprof_writer_ *writer) {
+    if (!sprof_claimed_(writer)) return 0;
+    struct sprof_own_ *own = sprof_get_own_();
     uint64_t tail = __atomic_load_n(&writer->slot[SPROF_SLOT_TAIL_], __ATOMIC_ACQUIRE);
     const uint64_t room = SPROF_RING_WORDS_ - SPROF_MOST_WORDS_;
     if (writer->head - tail <= room) {
@@ -377,7 +407,7 @@ SPROF_COLD_ uint32_t sprof_write_text_(sprof_site *site, const sprof_field *fiel
     }
     at = (at + 7) / 8 * 8;
     uint64_t start = SPROF_ADD_(head[SPROF_TEXTS_TAKEN_], (uint64_t)at);
-    if (start + at > SPROF_TEXT_BYTES_) {
+    if (start > SPROF_TEXT_BYTES_ - at) {
         SPROF_ADD_(head[SPROF_LOST_], 1u);
         return 0;
     }
@@ -445,7 +475,7 @@ SPROF_COLD_ uint64_t sprof_unique(void) {
     if (sprof_now_() == 0 || writer->is_writing) return 0;
     writer->is_writing = 1;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    if (sprof_ready_(writer)) unique = (uint64_t)writer->tid << 32 | ++writer->next_unique;
+    if (sprof_claimed_(writer)) unique = (uint64_t)writer->tid << 32 | ++writer->next_unique;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     writer->is_writing = 0;
     return unique;

@@ -11,8 +11,9 @@
 //! each slot.
 //!
 //! **Rings.** Positions count words and never wrap: position `p` lies at `p % RING_WORDS`. The program writes from
-//! [`SLOT_HEAD`] on and moves it, sprof reads from [`SLOT_TAIL`] on and moves that. A record's first word has the lower
-//! half of `!p`, so what is left of the ring's last turn is not taken for a record. See [`Record::parse`].
+//! [`SLOT_HEAD`] on and moves it; sprof reads up to there, and moves [`SLOT_TAIL`] on once what lies before it may be
+//! written again. A record's first word has the lower half of `!p`, so what is left of the ring's last turn is not taken
+//! for a record. See [`Record::parse`].
 //!
 //! **Threads.** A thread has its slot from its first record ([`SLOT_USED`]) to its end ([`SLOT_ENDED`]); sprof frees
 //! the slot when it has read the ring.
@@ -38,7 +39,7 @@ pub const STATE: usize = 0;
 pub const VERSION: usize = 1;
 /// Control word: the process, as it knows itself.
 pub const PID: usize = 2;
-/// Control word: how many slots and rings the memory has; at most [`MOST_SLOTS`].
+/// Control word: how many slots and rings the memory has, for sprof; at most [`MOST_SLOTS`].
 pub const SLOTS: usize = 3;
 /// Control word: slots from this one on were never used.
 pub const SLOTS_TAKEN: usize = 4;
@@ -78,7 +79,7 @@ pub const SLOT_HEAD: usize = 1;
 pub const SLOT_TID: usize = 2;
 /// Word of a slot: records that were lost because the ring was full. It only grows.
 pub const SLOT_LOST: usize = 3;
-/// Word of a slot: position up to which sprof has read.
+/// Word of a slot: position up to which sprof has read, or less. What lies before it may be written again.
 pub const SLOT_TAIL: usize = 8;
 /// A thread has the slot.
 pub const SLOT_USED: u64 = 1;

@@ -2,8 +2,11 @@
 #![cfg(all(feature = "std", target_os = "linux", target_arch = "x86_64"))]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[allow(unsafe_code)]
+mod sys;
+
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -15,6 +18,8 @@ static TURN: Mutex<()> = Mutex::new(());
 
 struct Memory {
     file: File,
+    /// Its descriptor in the program.
+    number: i32,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -40,8 +45,13 @@ impl Memory {
             std::fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with(&format!("/memfd:{NAME}")))
         };
         let path = named.into_iter().find(is_memory).unwrap();
-        let file = File::options().read(true).write(true).open(path).unwrap();
-        let memory = Memory { file, _turn: turn };
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let number = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        let memory = Memory {
+            file,
+            number,
+            _turn: turn,
+        };
         assert_eq!(memory.control(VERSION), MAGIC);
         assert_eq!(memory.control(PID), u64::from(std::process::id()));
         memory.set(8 * READER_SEEN, sprof_spans_now());
@@ -267,6 +277,73 @@ fn a_slot_has_one_thread_and_is_used_again_once_it_is_read() {
     }
     assert!(memory.control(SLOTS_TAKEN) >= 20);
     assert_eq!(memory.take().len(), 20);
+}
+
+#[test]
+fn whatever_stands_in_the_memory_the_program_goes_on() {
+    let memory = Memory::open();
+    let slots = memory.control(SLOTS);
+    memory.set(8 * SLOTS, u64::MAX);
+    let values = [
+        (u64::MAX - 4, u64::MAX - 4, u64::MAX),
+        (u64::MAX - 4, 1, u64::MAX),
+        (7, u64::MAX, u64::MAX),
+        (0, 0, 0),
+    ];
+    for (tail, head, lost) in values {
+        for index in 0..MOST_SLOTS {
+            for (word, value) in [(SLOT_TAIL, tail), (SLOT_HEAD, head), (SLOT_LOST, lost)] {
+                memory.set(memory.slot(index, word), value);
+            }
+            if memory.word(memory.slot(index, SLOT_STATE)) == SLOT_ENDED {
+                memory.set(memory.slot(index, SLOT_STATE), 0);
+            }
+        }
+        let spans = || (0..5).for_each(|_| drop(span!("anywhere", text = "of some words")));
+        thread::spawn(spans).join().unwrap();
+    }
+    for taken in [u64::MAX, slots - 1, slots] {
+        memory.set(8 * SLOTS_TAKEN, taken);
+        // More threads than there are free slots before.
+        let threads: Vec<_> = (0..40).map(|_| thread::spawn(|| drop(span!("no slot")))).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+    memory.set(8 * SLOTS, slots);
+    // Threads have the first slots that are free.
+    memory.set(8 * SLOTS_TAKEN, 100);
+    memory.take();
+}
+
+#[test]
+fn a_program_that_closes_the_descriptor_keeps_its_own_files() {
+    let memory = Memory::open();
+    let path = std::env::temp_dir().join(format!("sprof-spans-{}", std::process::id()));
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&path)
+        .unwrap();
+    std::fs::remove_file(path).unwrap();
+    file.set_len((RINGS_AT + 1024 * 8 * RING_WORDS) as u64).unwrap();
+    sys::replace(memory.number, &file);
+    let lost = memory.control(LOST);
+    // More than there were threads at one time before.
+    let barrier = std::sync::Barrier::new(60);
+    thread::scope(|scope| {
+        for _ in 0..60 {
+            scope.spawn(|| {
+                drop(span!("without a ring"));
+                barrier.wait();
+            });
+        }
+    });
+    let (seen, lost) = (memory.take().len() as u64, memory.control(LOST) - lost);
+    sys::replace(memory.number, &memory.file);
+    assert_eq!(seen + lost, 60);
+    assert!(lost > 0);
+    assert_eq!(file.metadata().unwrap().blocks(), 0);
 }
 
 #[test]

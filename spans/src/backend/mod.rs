@@ -4,7 +4,7 @@
 mod sys;
 
 use core::cell::Cell;
-use core::sync::atomic::{compiler_fence, AtomicU64, Ordering};
+use core::sync::atomic::{compiler_fence, fence, AtomicU64, Ordering};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::thread_local;
@@ -97,7 +97,7 @@ pub(crate) fn record<const T: usize>(site: &'static Site, kind: u64, words: [u64
 pub(crate) fn unique() -> u64 {
     WRITER.with(|writer| {
         let unique = writer.alone(|| {
-            let claim = writer.ready()?;
+            let claim = writer.claimed()?;
             writer.next_unique.set(writer.next_unique.get().wrapping_add(1));
             Some(u64::from(claim.tid) << 32 | u64::from(writer.next_unique.get()))
         });
@@ -121,12 +121,22 @@ pub(crate) fn wait_for_reader(sprof: u32) {
 fn slow_now() -> u64 {
     if sys::state() == UNSET && !set_up() {
         EARLY.fetch_add(1, Ordering::Relaxed);
+        count_early();
         return 0;
     }
     match sys::state() {
         COUNTER => sys::counter(),
         MONOTONIC => sys::monotonic(),
         _ => 0,
+    }
+}
+
+/// Counts early spans as lost, once there is memory: whoever comes second of a thread that adds one and the thread that
+/// makes the memory.
+fn count_early() {
+    fence(Ordering::SeqCst);
+    if let Some(head) = sys::published() {
+        head[LOST].fetch_add(EARLY.swap(0, Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
@@ -164,20 +174,26 @@ impl Writer {
 
     #[cold]
     fn make_ready(&self) -> Option<Claim> {
+        let claim = self.claimed()?;
+        self.make_room(claim, sys::own()?.head()?)
+    }
+
+    /// The ring, which may be full.
+    fn claimed(&self) -> Option<Claim> {
         let own = sys::own()?;
         if own.progress.load(Ordering::Acquire) != READY {
             self.claim.set(None);
             if !set_up() {
+                count_lost(sys::published());
                 return None;
             }
         }
         let head = own.head()?;
-        let known = self.claim.get();
-        let Some(claim) = known.or_else(|| self.claim_slot(own, head)) else {
+        let claim = self.claim.get().or_else(|| self.claim_slot(own, head));
+        if claim.is_none() {
             count_lost(Some(head));
-            return None;
-        };
-        self.make_room(claim, head)
+        }
+        claim
     }
 
     fn claim_slot(&self, own: &'static Own, head: &'static Head) -> Option<Claim> {
@@ -185,7 +201,7 @@ impl Writer {
         if ends || self.has_ended.get() {
             return None;
         }
-        let slots = head[SLOTS].load(Ordering::Relaxed).min(MOST_SLOTS as u64) as usize;
+        let slots = own.slots.load(Ordering::Relaxed);
         let take = |index: &usize| {
             let state = &head[SLOTS_AT / 8 + index * SLOT_WORDS + SLOT_STATE];
             let taken = state.compare_exchange(0, SLOT_USED, Ordering::Acquire, Ordering::Relaxed);
@@ -224,12 +240,12 @@ impl Writer {
         let tail = claim.slot[SLOT_TAIL].load(Ordering::Acquire);
         let room = (RING_WORDS - MOST_WORDS) as u64;
         if self.head.get().wrapping_sub(tail) <= room {
-            self.limit.set(tail + room);
+            self.limit.set(tail.wrapping_add(room));
             return Some(claim);
         }
         self.limit.set(0);
         let lost = claim.slot[SLOT_LOST].load(Ordering::Relaxed);
-        claim.slot[SLOT_LOST].store(lost + 1, Ordering::Relaxed);
+        claim.slot[SLOT_LOST].store(lost.wrapping_add(1), Ordering::Relaxed);
         let seen = head[READER_SEEN].load(Ordering::Relaxed);
         if sys::monotonic().saturating_sub(seen) > READER_LOST_NS {
             head[STATE].store(OFF, Ordering::Relaxed);
@@ -239,9 +255,10 @@ impl Writer {
 
     #[inline]
     fn write<const T: usize>(&self, claim: Claim, id: u32, kind: u64, words: [u64; T], fields: &[Field<'_>]) {
+        // Whoever has the memory may have written any position.
         let head = self.head.get();
         let put = |index: usize, word: u64| {
-            claim.ring[(head as usize + index) % RING_WORDS].store(word, Ordering::Relaxed);
+            claim.ring[(head as usize).wrapping_add(index) % RING_WORDS].store(word, Ordering::Relaxed);
         };
         let mut len = 1;
         for word in words {
@@ -252,8 +269,8 @@ impl Writer {
             len = put_fields(len, fields, put);
         }
         put(0, head_word(head, id, kind, len));
-        self.head.set(head + len as u64);
-        claim.slot[SLOT_HEAD].store(head + len as u64, Ordering::Release);
+        self.head.set(head.wrapping_add(len as u64));
+        claim.slot[SLOT_HEAD].store(self.head.get(), Ordering::Release);
     }
 }
 
@@ -388,6 +405,7 @@ fn make(own: &'static Own) -> Option<()> {
     };
     let slots = sys::file_limit().checked_sub(RINGS_AT as u64)? / (8 * RING_WORDS as u64);
     let slots = slots.min(MOST_SLOTS as u64);
+    own.slots.store(slots as usize, Ordering::Relaxed);
     let (head, descriptor) = own.make_head(RINGS_AT as u64 + slots * 8 * RING_WORDS as u64)?;
     // Offset 0 is no text.
     let mut texts = 8;
@@ -406,7 +424,6 @@ fn make(own: &'static Own) -> Option<()> {
     for (word, bytes) in head[SOCKET + 1..].iter().zip(name.chunks(8)) {
         word.store(word_of(bytes.iter().copied()), Ordering::Relaxed);
     }
-    head[LOST].store(EARLY.swap(0, Ordering::Relaxed), Ordering::Relaxed);
     head[VERSION].store(MAGIC, Ordering::Release);
     let is_sent = !name.is_empty() && send(name, descriptor).is_some();
     // The sprof that named this socket records no more.
@@ -415,6 +432,7 @@ fn make(own: &'static Own) -> Option<()> {
     }
     head[STATE].store(state, Ordering::Release);
     sys::publish(head);
+    count_early();
     Some(())
 }
 

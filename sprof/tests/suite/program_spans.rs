@@ -184,6 +184,9 @@ fn the_header_for_c_does_the_same_with_all_compilers_and_a_fork_has_its_own_span
     let Some(()) = perf_events() else { return };
     for name in ["spans_gcc", "spans_clang", "spans_gxx", "spans_clangxx"] {
         let Some(path) = program(name) else { continue };
+        // Times of CLOCK_MONOTONIC, and no sprof.
+        let status = Command::new(&path).arg("closes").env("SPROF_SPANS", "3:").status();
+        assert!(status.unwrap().success(), "{name}");
         let (recording, profile) = record().profile(path, &["7"]);
         assert_nothing_lost(&recording);
         let count = |name: &str| spans(&profile, name).len();

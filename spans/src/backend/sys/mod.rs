@@ -1,10 +1,12 @@
 //! The calls of libc that the standard library does not have, which is linked to it anyway.
 
 use core::ffi::{c_int, c_long, c_void};
-use core::mem::{size_of, size_of_val};
+use core::mem::{size_of, size_of_val, ManuallyDrop};
 use core::ptr::{null_mut, NonNull};
-use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
-use std::os::fd::AsRawFd as _;
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::fs::File;
+use std::os::fd::{AsRawFd as _, FromRawFd as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 
 use crate::format::{MOST_SLOTS, NAME, OFF, RINGS_AT, RING_WORDS, SLOT_WORDS, UNSET};
@@ -27,7 +29,11 @@ static OWN: AtomicPtr<Own> = AtomicPtr::new(null_mut());
 pub(super) struct Own {
     /// 0 before anything is made.
     pub(super) progress: AtomicU64,
+    /// How many rings the memory has. The memory says so to sprof, and may say anything after that.
+    pub(super) slots: AtomicUsize,
     descriptor: AtomicI32,
+    /// Device and inode of the memory.
+    file: [AtomicU64; 2],
     head: AtomicPtr<Head>,
     rings: [AtomicPtr<Ring>; MOST_SLOTS],
 }
@@ -182,6 +188,8 @@ impl Own {
     pub(super) fn make_head(&self, bytes: u64) -> Option<(&'static Head, c_int)> {
         let descriptor = memory(bytes)?;
         self.descriptor.store(descriptor, Ordering::Relaxed);
+        let of_file = self.file.iter().zip(file_of(descriptor)?);
+        of_file.for_each(|(known, number)| known.store(number, Ordering::Relaxed));
         let head = map(size_of::<Head>(), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0)?;
         self.head.store(head.as_ptr().cast(), Ordering::Release);
         map(
@@ -201,12 +209,26 @@ impl Own {
             let (bytes, descriptor) = (size_of::<Ring>(), self.descriptor.load(Ordering::Relaxed));
             let offset = RINGS_AT + index * bytes;
             let ring = map(bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, offset)?;
+            // A program may close all descriptors, and get their numbers for its own files.
+            if file_of(descriptor) != Some(self.file.each_ref().map(|number| number.load(Ordering::Relaxed))) {
+                // SAFETY: nobody else knows of it.
+                unsafe { munmap(ring.as_ptr(), bytes) };
+                return None;
+            }
             advise(ring, bytes, MADV_DONTFORK);
             advise(ring, bytes, MADV_DONTDUMP);
             known.store(ring.as_ptr().cast(), Ordering::Release);
         }
         at(known)
     }
+}
+
+/// Device and inode of the file that has this number now.
+fn file_of(descriptor: c_int) -> Option<[u64; 2]> {
+    // SAFETY: it is looked at, and not closed.
+    let file = ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) });
+    let metadata = file.metadata().ok()?;
+    Some([metadata.dev(), metadata.ino()])
 }
 
 /// A memfd of this length, which keeps it.
