@@ -24,14 +24,14 @@ const RING_BYTES: u64 = 8 * RING_WORDS as u64;
 const CHUNK_WORDS: u64 = 32 << 10;
 /// Longest text of a place in the program.
 const MOST_TEXT: usize = 10 + 9 * 255;
-/// Places whose names are kept.
-const MOST_SITES: usize = 16 << 10;
+/// Bytes of names that are kept. A program has room for fewer, but may write others in their place.
+const MOST_NAME_BYTES: usize = 4 << 20;
 /// Another sprof that has read within this time still reads.
 const OTHER_READER_NS: u64 = 2_000_000_000;
 /// How often the program is told that sprof reads.
 const SEEN_NS: u64 = 1_000_000_000;
 /// What is read of one program in one round, at most. Programs write less, but for those that mean harm.
-const MOST_WORDS_IN_ROUND: u64 = 64 << 20;
+pub(super) const MOST_WORDS_IN_ROUND: u64 = 64 << 20;
 /// No count of a program grows by more.
 const MOST_LOST: u64 = 1 << 40;
 
@@ -48,6 +48,7 @@ pub(super) struct SpanMemory {
     /// True if its times are counts of the processor's counter.
     pub(super) has_counter: bool,
     slots: Vec<SlotReading>,
+    name_bytes: usize,
     sites: HashMap<u32, SiteNames>,
     lost_elsewhere: u64,
     reader: u64,
@@ -59,6 +60,8 @@ pub(super) struct SpanMemory {
 #[derive(Clone, Copy, Debug, Default)]
 struct SlotReading {
     tail: u64,
+    /// The tail that the program knows. It may write behind the tail, up to this one.
+    known_tail: u64,
     lost: u64,
 }
 
@@ -67,6 +70,14 @@ struct SlotReading {
 pub(super) struct SiteNames {
     pub(super) name: String,
     pub(super) keys: Vec<String>,
+}
+
+impl SiteNames {
+    /// About what they take.
+    fn bytes(&self) -> usize {
+        let keys = self.keys.iter().map(|key| key.len() + size_of::<String>());
+        self.name.len() + size_of::<SiteNames>() + keys.sum::<usize>()
+    }
 }
 
 /// What was not read.
@@ -114,6 +125,7 @@ impl SpanMemory {
             made_ns: 0,
             has_counter: false,
             slots: vec![SlotReading::default(); slots as usize],
+            name_bytes: 0,
             sites: HashMap::new(),
             lost_elsewhere: 0,
             reader,
@@ -135,9 +147,10 @@ impl SpanMemory {
         if !has_begun {
             memory.lost_elsewhere = control[LOST];
             for index in 0..memory.slots.len() {
-                let [_, head, _, lost] = memory.slot(index)?;
-                memory.slots[index] = SlotReading { tail: head, lost };
-                memory.end_slot(index)?;
+                let [state, head, _, lost] = memory.slot(index)?;
+                memory.slots[index].lost = lost;
+                memory.set_tail(index, head, head)?;
+                memory.end_slot(index, state)?;
             }
             memory.set(STATE, state)?;
         }
@@ -159,7 +172,8 @@ impl SpanMemory {
         let _ = self.free(0, self.slots.len() as u64 * RING_BYTES);
     }
 
-    /// Takes all records, each with its names and its thread, as the process knows it.
+    /// Takes all records, each with its names and its thread, as the process knows it. `most_words`: what is read of
+    /// rings at most; [`MOST_WORDS_IN_ROUND`] unless it is the last time.
     ///
     /// # Errors
     ///
@@ -167,6 +181,7 @@ impl SpanMemory {
     pub(super) fn read(
         &mut self,
         now_ns: u64,
+        most_words: u64,
         copy: &mut SpanCopy,
         take: &mut dyn FnMut(&Record<'_>, &SiteNames, u32),
     ) -> io::Result<SpanLoss> {
@@ -191,7 +206,7 @@ impl SpanMemory {
         self.file.read_exact_at(&mut table, SLOTS_AT as u64)?;
         // Records are older than the head that was read before.
         fence(Ordering::Acquire);
-        let mut words_left = MOST_WORDS_IN_ROUND;
+        let mut words_left = most_words;
         for (index, slot) in table.chunks_exact(8 * SLOT_WORDS).enumerate() {
             let [state, head, tid, lost] = slot_words(slot);
             loss.no_room += grown(&mut self.slots[index].lost, lost);
@@ -209,27 +224,26 @@ impl SpanMemory {
                     u64::from(!self.walk(index, head, &copy.words, &mut |record, names| take(record, names, tid)));
             }
             if unread > 0 || state == SLOT_ENDED {
-                if unread < CHUNK_WORDS / 4 {
-                    self.free_chunk(index, head);
-                }
-                self.slots[index].tail = head;
-                self.set(slot_word(index, SLOT_TAIL), head)?;
+                let is_slow = unread < CHUNK_WORDS / 4 && state != SLOT_ENDED;
+                let known_tail = if is_slow { self.free_chunks(index, head) } else { head };
+                self.set_tail(index, head, known_tail)?;
             }
-            if state == SLOT_ENDED {
-                self.end_slot(index)?;
-            }
+            self.end_slot(index, state)?;
         }
         Ok(loss)
     }
 
-    /// Gives the memory back that was read, so that a thread with few spans does not fill its whole ring with them. The
-    /// thread writes there again once it knows the new tail.
-    fn free_chunk(&self, index: usize, head: u64) {
-        let chunk = self.slots[index].tail / CHUNK_WORDS;
-        if head / CHUNK_WORDS != chunk {
-            let first = chunk * CHUNK_WORDS % RING_WORDS as u64;
-            let _ = self.free(index as u64 * RING_BYTES + 8 * first, 8 * CHUNK_WORDS);
+    /// Gives the memory back that was read, so that a thread with few spans does not fill its whole ring with them.
+    /// Returns the tail that the program may know: it never writes into a chunk that is still to be freed.
+    fn free_chunks(&self, index: usize, head: u64) -> u64 {
+        let known = self.slots[index].known_tail;
+        let first = known.div_ceil(CHUNK_WORDS);
+        let end = head / CHUNK_WORDS;
+        for chunk in first..end {
+            let at = chunk * CHUNK_WORDS % RING_WORDS as u64;
+            let _ = self.free(index as u64 * RING_BYTES + 8 * at, 8 * CHUNK_WORDS);
         }
+        known.max(end * CHUNK_WORDS)
     }
 
     /// Frees the memory of a part of the rings.
@@ -248,14 +262,15 @@ impl SpanMemory {
                 return false;
             };
             at = at.wrapping_add(record.words.len() as u64);
-            if self.sites.len() >= MOST_SITES {
+            if self.name_bytes > MOST_NAME_BYTES {
                 self.sites.clear();
+                self.name_bytes = 0;
             }
-            let file = &self.file;
-            let names = self
-                .sites
-                .entry(record.site)
-                .or_insert_with(|| names(file, record.site).unwrap_or_default());
+            let names = self.sites.entry(record.site).or_insert_with(|| {
+                let names = names(&self.file, record.site).unwrap_or_default();
+                self.name_bytes += names.bytes();
+                names
+            });
             take(&record, names);
         }
         true
@@ -291,14 +306,17 @@ impl SpanMemory {
         Ok(slot_words(&bytes))
     }
 
+    fn set_tail(&mut self, index: usize, tail: u64, known_tail: u64) -> io::Result<()> {
+        (self.slots[index].tail, self.slots[index].known_tail) = (tail, known_tail);
+        self.set(slot_word(index, SLOT_TAIL), known_tail)
+    }
+
     /// Another thread may have the slot, if its thread has ended.
-    fn end_slot(&self, index: usize) -> io::Result<()> {
-        let [state, head, ..] = self.slot(index)?;
-        self.set(slot_word(index, SLOT_TAIL), head)?;
-        if state == SLOT_ENDED {
-            self.set(slot_word(index, SLOT_STATE), 0)?;
+    fn end_slot(&self, index: usize, state: u64) -> io::Result<()> {
+        match state {
+            SLOT_ENDED => self.set(slot_word(index, SLOT_STATE), 0),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn set(&self, word: usize, value: u64) -> io::Result<()> {
@@ -403,7 +421,7 @@ mod tests {
     /// The end, thread and name of each span.
     fn read(memory: &mut SpanMemory) -> (Vec<(u64, u32, String)>, SpanLoss) {
         let mut seen = Vec::new();
-        let loss = memory.read(NOW, &mut SpanCopy::default(), &mut |record, names, tid| {
+        let loss = memory.read(NOW, u64::MAX, &mut SpanCopy::default(), &mut |record, names, tid| {
             seen.push((record.time(), tid, names.name.clone()));
         });
         (seen, loss.unwrap())
@@ -465,6 +483,63 @@ mod tests {
         }
     }
 
+    /// The thread is slow for a while, then fills its ring while sprof is in the middle of a round.
+    #[test]
+    fn what_a_thread_writes_while_its_ring_is_read_is_not_freed() {
+        let (mut program, memory) = Program::new();
+        let mut memory = SpanMemory::begin(memory, READER, COUNTER, NOW).unwrap();
+        let near = CHUNK_WORDS - 3;
+        memory.slots[0].tail = near;
+        memory.slots[0].known_tail = near;
+        program.set(slot_word(0, SLOT_TAIL), near);
+        program.move_to(0, near);
+        program.write(0, SPAN, &[20, 10]);
+        program.write(0, SPAN, &[30, 10]);
+        let first = program.heads[0];
+        let loss = memory.read(NOW, u64::MAX, &mut SpanCopy::default(), &mut |record, _, _| {
+            if record.time() == 20 {
+                // As far as the tail allows that the program knows.
+                let until = program.word(slot_word(0, SLOT_TAIL)) + RING_WORDS as u64 - 109;
+                let mut words = Vec::new();
+                for at in (first..=until).step_by(3) {
+                    words.extend([head_word(at, 1, SPAN, 3), at, at]);
+                }
+                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+                let (before, behind) = bytes.split_at(8 * (RING_WORDS - first as usize));
+                program.file.write_all_at(before, RINGS_AT as u64 + 8 * first).unwrap();
+                program.file.write_all_at(behind, RINGS_AT as u64).unwrap();
+                program.heads[0] = first + words.len() as u64;
+            }
+        });
+        assert_eq!(loss.unwrap(), SpanLoss::default());
+        program.move_to(0, program.heads[0]);
+        let (seen, loss) = read(&mut memory);
+        assert_eq!(
+            (seen.len() as u64, loss),
+            ((program.heads[0] - first) / 3, SpanLoss::default())
+        );
+    }
+
+    /// 16 words each, which a program writes as names over and over.
+    #[test]
+    fn names_that_a_program_rewrites_take_little_memory() {
+        let (mut program, memory) = Program::new();
+        let mut memory = SpanMemory::begin(memory, READER, COUNTER, NOW).unwrap();
+        // At each of these places a text with the longest name and keys: not of text, which takes three times as much.
+        let text: Vec<u8> = (0..TEXT_BYTES).map(|at| if at % 8 == 0 { 8 } else { 255 }).collect();
+        program.file.write_all_at(&text, TEXTS_AT as u64).unwrap();
+        for site in 1..5000 {
+            let head = program.heads[0];
+            program.move_to(0, head + 3);
+            let words = [head_word(head, site, SPAN, 3), 20, 10].map(u64::to_ne_bytes).concat();
+            let at = RINGS_AT as u64 + 8 * (head % RING_WORDS as u64);
+            program.file.write_all_at(&words, at).unwrap();
+        }
+        assert_eq!(read(&mut memory).0.len(), 4999);
+        let bytes: usize = memory.sites.values().map(SiteNames::bytes).sum();
+        assert!(bytes > 1 << 20 && bytes < 2 * MOST_NAME_BYTES, "{bytes}");
+    }
+
     #[test]
     fn what_another_recording_left_is_not_read_and_another_reader_is_left_alone() {
         let (mut program, memory) = Program::new();
@@ -480,7 +555,9 @@ mod tests {
         assert!(memory.has_counter && program.word(STATE) == COUNTER);
         assert_eq!(read(&mut memory).0, []);
         program.set(spans::format::READER, READER + 1);
-        let none = memory.read(NOW, &mut SpanCopy::default(), &mut |_, _, _| panic!("a record"));
+        let none = memory.read(NOW, u64::MAX, &mut SpanCopy::default(), &mut |_, _, _| {
+            panic!("a record")
+        });
         assert!(none.is_err());
     }
 
@@ -531,7 +608,7 @@ mod tests {
                     4 => program.set(LOST, wild),
                     _ => {}
                 }
-                let read = memory.read(NOW, &mut SpanCopy::default(), &mut |record, names, _| {
+                let read = memory.read(NOW, u64::MAX, &mut SpanCopy::default(), &mut |record, names, _| {
                     taken += 1;
                     assert!(record.values().count() <= 8 && names.keys.len() <= 8);
                 });

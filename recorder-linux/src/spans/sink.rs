@@ -5,7 +5,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use recording::clock::Timestamp;
-use recording::event::{Event, EventKind, LostCause, Pid, ProcessEvent, RecordingEvent, Role, Thread, ThreadEvent};
+use recording::event::{
+    Event, EventKind, LostCause, Mapping, Pid, ProcessEvent, RecordingEvent, Role, Thread, ThreadEvent,
+};
 use recording::heap::HeapCoverage;
 use recording::sink::{Completion, EventSink};
 use recording::span::{Span, SpanFieldsBuffer, SpanFlow, SpanValue};
@@ -13,7 +15,7 @@ use spans::format::{INSTANT, PLOT, Record, Value};
 
 use super::clock::CounterClock;
 use super::found;
-use super::memory::{SiteNames, SpanCopy, SpanLoss, SpanMemory};
+use super::memory::{MOST_WORDS_IN_ROUND, SiteNames, SpanCopy, SpanLoss, SpanMemory};
 use super::socket::{self, SpanSocket};
 use crate::heap::{HeapSink, NamespaceThreads};
 use crate::processes::procfs::numbers_inside;
@@ -21,6 +23,9 @@ use crate::sys::process::monotonic_ns;
 
 /// Programs whose memory is held open at one time.
 const MOST_PROGRAMS: usize = 512;
+/// Mappings of one program that are looked into: to look takes time, and a program can map its memory any number of
+/// times. Libraries may have memory of their own.
+const MOST_MAPPINGS: u32 = 8;
 /// What is said of single programs at the end.
 const MOST_NOTES: usize = 5;
 
@@ -39,6 +44,8 @@ struct SpanReader {
     programs: Vec<SpanProgram>,
     /// Mappings that were seen in this round.
     found: Vec<(Pid, u64, u64)>,
+    /// How many mappings of each process were seen.
+    seen: HashMap<Pid, u32>,
     /// The processes that have not ended.
     processes: HashSet<Pid>,
     /// Those that have ended in this round.
@@ -69,6 +76,7 @@ impl<'a> SpanSink<'a> {
             clock: CounterClock::new(),
             programs: Vec::new(),
             found: Vec::new(),
+            seen: HashMap::new(),
             processes: HashSet::new(),
             ended: HashSet::new(),
             copy: SpanCopy::default(),
@@ -88,7 +96,7 @@ impl<'a> SpanSink<'a> {
     pub(crate) fn finish(mut self, end: Timestamp) -> (Option<HeapCoverage>, Vec<String>) {
         self.reader.open(end.0);
         self.reader.programs.iter().for_each(|program| program.memory.end());
-        self.reader.read(end, end, &mut self.next);
+        self.reader.read(end, end, u64::MAX, &mut self.next);
         self.reader.programs.iter().for_each(|program| program.memory.forget());
         let mut unread: Vec<(Pid, String)> = self.reader.unread.drain().collect();
         unread.sort();
@@ -106,8 +114,8 @@ impl<'a> SpanSink<'a> {
 impl SpanReader {
     /// Opens the memory of programs that have sent it, or whose mapping was seen.
     fn open(&mut self, now_ns: u64) {
-        let socket = self.socket.take();
-        if let Some(socket) = &socket {
+        let mut socket = self.socket.take();
+        if let Some(socket) = &mut socket {
             socket.take(&mut |pid, memory| self.add(pid, memory, now_ns));
         }
         self.socket = socket;
@@ -120,6 +128,15 @@ impl SpanReader {
                 }
                 Err(error) => self.say_unread(pid, format!("cannot open their memory: {error}")),
             }
+        }
+    }
+
+    fn on_mapping(&mut self, pid: Pid, mapping: &Mapping<'_>) {
+        let seen = self.seen.entry(pid).or_default();
+        *seen = seen.saturating_add(1);
+        if *seen <= MOST_MAPPINGS {
+            let end = mapping.start.saturating_add(mapping.len);
+            self.found.push((pid, mapping.start, end));
         }
     }
 
@@ -166,8 +183,8 @@ impl SpanReader {
         }
     }
 
-    /// Sends the spans of all programs that ended before `end`. `time`: of losses.
-    fn read(&mut self, time: Timestamp, end: Timestamp, next: &mut HeapSink<'_>) {
+    /// Sends the spans of all programs that ended before `end`. `time`: of losses. `most_words`: of each program.
+    fn read(&mut self, time: Timestamp, end: Timestamp, most_words: u64, next: &mut HeapSink<'_>) {
         self.clock.look();
         self.spans_in_round = 0;
         let mut loss = SpanLoss::default();
@@ -192,14 +209,14 @@ impl SpanReader {
             let inner = i32::try_from(memory.inner_pid).unwrap_or_default();
             let latest = monotonic_ns();
             let mut malformed = 0;
-            let read = memory.read(latest, &mut self.copy, &mut |record, names, tid| {
+            let read = memory.read(latest, most_words, &mut self.copy, &mut |record, names, tid| {
                 let Some(pid) = *pid else { return };
                 let mut thread_of = |tid: u32| {
                     let tid = i32::try_from(tid).unwrap_or(pid.0);
                     let Some(namespace) = namespace else {
                         return Thread::new(pid.0, tid);
                     };
-                    let found = namespace.find(Thread::new(inner, tid), std::iter::once(pid));
+                    let found = namespace.find_once(Thread::new(inner, tid), std::iter::once(pid));
                     found.unwrap_or(Thread::main(pid))
                 };
                 let tid = record.lane().map_or(tid, |(_, tid)| tid);
@@ -248,8 +265,12 @@ impl SpanReader {
             ProcessEvent::Start { .. } => {
                 self.processes.insert(pid);
             }
-            ProcessEvent::Exec(_) => end(&mut self.programs, time.0),
+            ProcessEvent::Exec(_) => {
+                self.seen.remove(&pid);
+                end(&mut self.programs, time.0);
+            }
             ProcessEvent::End => {
+                self.seen.remove(&pid);
                 self.processes.remove(&pid);
                 self.ended.insert(pid);
                 end(&mut self.programs, u64::MAX);
@@ -311,10 +332,7 @@ impl EventSink for SpanSink<'_> {
                 && found::is_of_spans(mapping)
             {
                 // No code: it is mapped so that it is found.
-                return self
-                    .reader
-                    .found
-                    .push((*pid, mapping.start, mapping.start.saturating_add(mapping.len)));
+                return self.reader.on_mapping(*pid, mapping);
             }
             self.reader.on_process(event.time, *pid, what);
         }
@@ -323,7 +341,8 @@ impl EventSink for SpanSink<'_> {
 
     fn end_round(&mut self, until: Timestamp) -> Completion {
         self.reader.open(monotonic_ns());
-        self.reader.read(until, Timestamp(u64::MAX), &mut self.next);
+        self.reader
+            .read(until, Timestamp(u64::MAX), MOST_WORDS_IN_ROUND, &mut self.next);
         self.next.end_round(until)
     }
 }
