@@ -68,7 +68,6 @@ const CALL: [u8; 3] = [0x0f, 0x05, 0xcc];
 /// A child that waits for its exec.
 #[derive(Debug)]
 pub struct StaticProgram {
-    pid: i32,
     stop: ExecStop,
 }
 
@@ -136,7 +135,7 @@ impl StaticProgram {
     /// The system refuses ptrace(2).
     pub fn seize(pid: i32) -> Result<StaticProgram, String> {
         let stop = ExecStop::seize(pid).map_err(|error| format!("ptrace: {error}"))?;
-        Ok(StaticProgram { pid, stop })
+        Ok(StaticProgram { stop })
     }
 
     /// Waits for the exec, loads the library, and lets the program run. From the thread that has seized it.
@@ -145,7 +144,7 @@ impl StaticProgram {
     ///
     /// Why the library is not loaded. The program runs without it.
     pub fn load(self, library: &Path) -> Result<(), String> {
-        let loaded = self.stop.at_exec(|| load(self.pid, library));
+        let loaded = self.stop.at_exec(|pid| load(pid, library));
         loaded.map_err(|error| format!("waitid: {error}"))?.unwrap_or(Ok(()))
     }
 }

@@ -1,17 +1,20 @@
 //! Breakpoint registers of the processor, which ordinary users may have: at instructions of a program, for its threads
 //! and the processes that it forks.
 //!
-//! The address of an instruction is known once the program is mapped. So a launched program is stopped at its exec
-//! ([`ExecStop`]), before its first instruction. A process that executes another program loses its breakpoints there:
-//! the other program has other code at these addresses.
+//! The address of an instruction is known once its file is mapped. So a launched program is stopped at its exec
+//! ([`ExecStop`]), before its first instruction, and where a library is meant, once the dynamic loader has loaded it
+//! ([`run_to_entry`]). A process that executes another program loses its breakpoints there: the other program has other
+//! code at these addresses.
 //!
 //! [`ExecStop`]: crate::processes::launch::ExecStop
+//! [`run_to_entry`]: crate::processes::launch::run_to_entry
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use recording::doctor::{CheckState, Finding};
 use recording::probe::FilePlace;
@@ -58,18 +61,32 @@ pub(super) fn attr(point: Attr, address: u64) -> Attr {
     }
 }
 
-/// Where a process has an instruction of its program's file. `None` if it runs another program.
+/// Where a process has an instruction of a file. `None` if it has not mapped it.
 pub(super) fn address(pid: i32, place: &FilePlace) -> Option<u64> {
+    let wanted = file_of(&place.path)?;
     let exe = format!("/proc/{pid}/exe");
-    let file = |path: &Path| fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
-    let is_program = file(Path::new(&exe)).is_some_and(|program| file(&place.path) == Some(program));
-    let path = fs::read_link(&exe).ok().filter(|_| is_program)?;
+    let program = fs::read_link(&exe).ok()?;
     let mappings = procfs::executable_mappings(pid, pid).ok()?;
     mappings.iter().find_map(|mapping| {
         let within = place.file_offset.checked_sub(mapping.file_offset)?;
-        let is_here = mapping.path == path.as_os_str().as_bytes() && within < mapping.len;
-        is_here.then(|| mapping.start + within)
+        let path = Path::new(OsStr::from_bytes(&mapping.path));
+        // The program's file may have no path any more.
+        let path = match path == program {
+            true => PathBuf::from(&exe),
+            false => Path::new(&format!("/proc/{pid}/root")).join(path.strip_prefix("/").ok()?),
+        };
+        (within < mapping.len && file_of(&path) == Some(wanted)).then(|| mapping.start + within)
     })
+}
+
+/// True if the file is the one that a process runs.
+pub(super) fn is_program(pid: i32, place: &FilePlace) -> bool {
+    let program = file_of(Path::new(&format!("/proc/{pid}/exe")));
+    program.is_some() && program == file_of(&place.path)
+}
+
+fn file_of(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 /// Refuses a program that would get fewer rights than usual: ptrace holds it at its exec.
@@ -108,7 +125,8 @@ pub(super) fn failed(wanted: usize, error: &io::Error) -> OpenError {
 
 /// The launched program does not run the file in which the function was found.
 pub(super) fn other_program() -> OpenError {
-    "cannot set breakpoints: what runs is another file than the command (a script?); name the program itself"
+    "cannot set breakpoints: what runs is another file than the command (a script?), or has not loaded the library when \
+     it starts; name the program itself, or record it with -p once it has"
         .to_owned()
         .into()
 }

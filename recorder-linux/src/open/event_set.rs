@@ -163,7 +163,13 @@ impl EventSet {
         Ok(())
     }
 
-    /// Sets the breakpoints of a launched program, which is stopped at its exec.
+    /// True if a launched program, which is stopped at its exec, has to load libraries before breakpoints can be set.
+    pub(crate) fn waits_for_libraries(&self, pid: i32) -> bool {
+        let mut places = self.breakpoints().filter_map(|spec| spec.what.breakpoint());
+        places.any(|place| !breakpoints::is_program(pid, place))
+    }
+
+    /// Sets the breakpoints of a launched program, which is stopped.
     pub(crate) fn set_breakpoints(&mut self, pid: i32) -> Result<(), OpenError> {
         let before = self.fds.len();
         self.open_those(pid, 0, |what| what.breakpoint().is_none(), breakpoints::address)

@@ -1,7 +1,9 @@
 //! Starts the program, stops it at its exec where that is necessary, and reports why it can't be executed.
 
 use std::ffi::OsString;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt as _;
 
 use recording::program::ProgramImage;
 use recording::session::RecordError;
@@ -50,7 +52,7 @@ impl ExecStop {
 
     /// Waits for the exec, does this while the program is stopped, and lets it run. From the thread that has seized it.
     /// `None`: there was no exec.
-    pub(crate) fn at_exec<T>(self, act: impl FnOnce() -> T) -> io::Result<Option<T>> {
+    pub(crate) fn at_exec<T>(self, act: impl FnOnce(i32) -> T) -> io::Result<Option<T>> {
         loop {
             match ptrace::wait_for_stop(self.pid)? {
                 Some(Stop::Exec) => break,
@@ -60,9 +62,51 @@ impl ExecStop {
                 None => return Ok(None),
             }
         }
-        let done = act();
+        let done = act(self.pid);
         // It fails where the program was killed.
         let _ = ptrace::detach(self.pid);
         Ok(Some(done))
+    }
+}
+
+/// Lets a program that is stopped at its exec run until its dynamic loader has loaded the libraries: to the program's
+/// entry, where a trap is put for that long.
+pub(crate) fn run_to_entry(pid: i32) -> io::Result<()> {
+    let vector = fs::read(format!("/proc/{pid}/auxv"))?;
+    let words: Vec<u64> = vector
+        .as_chunks()
+        .0
+        .iter()
+        .map(|word| u64::from_ne_bytes(*word))
+        .collect();
+    let entry = words.as_chunks().0.iter().find(|[kind, _]| *kind == libc::AT_ENTRY);
+    let [_, entry] = *entry.ok_or(io::ErrorKind::NotFound)?;
+    // Also what the program itself may not write.
+    let memory = File::options()
+        .read(true)
+        .write(true)
+        .open(format!("/proc/{pid}/mem"))?;
+    let mut code = ptrace::TRAP;
+    memory.read_exact_at(&mut code, entry)?;
+    memory.write_all_at(&ptrace::TRAP, entry)?;
+    let reached = run_to_trap(pid, entry);
+    memory.write_all_at(&code, entry)?;
+    reached
+}
+
+fn run_to_trap(pid: i32, entry: u64) -> io::Result<()> {
+    let is_at_trap = || {
+        let registers = ptrace::registers(pid).ok().flatten();
+        registers.is_some_and(|registers| registers.usual.ip() == entry + ptrace::TRAP_SKIPS)
+    };
+    ptrace::resume(pid, 0)?;
+    loop {
+        match ptrace::wait_for_stop(pid)? {
+            Some(Stop::Signal(libc::SIGTRAP)) if is_at_trap() => return ptrace::set_instruction_pointer(pid, entry),
+            Some(Stop::Signal(signal)) => ptrace::resume(pid, signal)?,
+            Some(Stop::Group) => ptrace::listen(pid)?,
+            Some(Stop::Exec) | None => return Err(io::ErrorKind::NotFound.into()),
+            Some(_) => ptrace::resume(pid, 0)?,
+        }
     }
 }

@@ -237,7 +237,11 @@ fn start_program(
         let stop = ExecStop::seize(pid);
         stopped.start_and(|| {
             let set = stop.and_then(|stop| {
-                stop.at_exec(|| {
+                stop.at_exec(|pid| {
+                    if events.waits_for_libraries(pid) {
+                        // If that fails, a breakpoint has no address.
+                        let _ = launch::run_to_entry(pid);
+                    }
                     let set = events.set_breakpoints(pid);
                     if set.is_err()
                         && let Some(process) = HeldProcess::open(pid)

@@ -135,8 +135,28 @@ pub(crate) fn set_register_words(tid: i32, words: &RegisterWords) -> io::Result<
     check(unsafe { libc::ptrace(libc::PTRACE_SETREGSET, tid, NT_PRSTATUS, &raw const iov) })
 }
 
+/// Lets a stopped thread go on from another instruction.
+pub(crate) fn set_instruction_pointer(tid: i32, address: u64) -> io::Result<()> {
+    let mut words = register_words(tid)?.ok_or(io::ErrorKind::Unsupported)?;
+    words[INSTRUCTION_POINTER] = address;
+    set_register_words(tid, &words)
+}
+
+/// `int3`, and by how much the instruction pointer is then behind it.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const TRAP: [u8; 1] = [0xcc];
+#[cfg(target_arch = "x86_64")]
+pub(crate) const TRAP_SKIPS: u64 = 1;
+/// `brk #0`, where the instruction pointer stays.
+#[cfg(target_arch = "aarch64")]
+pub(crate) const TRAP: [u8; 4] = [0x00, 0x00, 0x20, 0xd4];
+#[cfg(target_arch = "aarch64")]
+pub(crate) const TRAP_SKIPS: u64 = 0;
+
 #[cfg(target_arch = "x86_64")]
 const NATIVE_WORDS: usize = 27;
+#[cfg(target_arch = "x86_64")]
+const INSTRUCTION_POINTER: usize = 16;
 
 /// Indexes in `struct user_regs_struct`, arch/x86/include/asm/user_64.h. A 32-bit task on a 64-bit kernel has
 /// a smaller structure.
@@ -155,6 +175,8 @@ pub(crate) const WORD_OF_REGISTER: &[u8] = &[10, 12, 11, 5, 13, 14, 4, 19, 9, 8,
 
 #[cfg(target_arch = "aarch64")]
 const NATIVE_WORDS: usize = 34;
+#[cfg(target_arch = "aarch64")]
+const INSTRUCTION_POINTER: usize = 32;
 
 /// By DWARF number: the index of a register in `struct user_pt_regs`.
 #[cfg(target_arch = "aarch64")]

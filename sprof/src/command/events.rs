@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use perf_data::events::{self, EventSelector};
 use recording::event::Pid;
@@ -16,7 +16,7 @@ use recording::session::RecordTarget;
 use crate::args::{self, ProgramWords, RecordingArgs, SymbolArgs};
 use crate::exit::{Failure, Outcome};
 use crate::output::screen;
-use crate::pipeline::probes;
+use crate::pipeline::{libraries, probes};
 use crate::recorder;
 
 /// The word for the list of all events.
@@ -47,7 +47,7 @@ pub(super) fn probes(
     Ok(probes)
 }
 
-/// The functions of `--span`, found in `program` or in the processes of `target`.
+/// The functions of `--span`, found in `program` or in the processes of `target`, or in their libraries.
 pub(super) fn spans(
     args: &RecordingArgs,
     symbols: &SymbolArgs,
@@ -56,10 +56,20 @@ pub(super) fn spans(
 ) -> Result<Vec<SpanFunction>, Failure> {
     let options = symbols.options(None);
     let spans = args.span.iter().map(|name| {
-        let span = programs(target, program).and_then(|programs| probes::span(name, &programs, &options));
+        let span =
+            programs(target, program).and_then(|programs| probes::span(name, &programs, &libraries_of, &options));
         span.map_err(|reason| format!("cannot record --span {name}: {reason}").into())
     });
     spans.collect()
+}
+
+/// The libraries of one of these programs.
+fn libraries_of(program: &Path) -> Vec<PathBuf> {
+    let process = program.strip_prefix("/proc").ok().and_then(Path::parent);
+    match process.and_then(|pid| pid.to_str()?.parse().ok()) {
+        Some(pid) => libraries::of_process(pid),
+        None => libraries::of_program(program),
+    }
 }
 
 /// The files of the programs that are recorded.

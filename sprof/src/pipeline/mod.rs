@@ -5,6 +5,7 @@
 
 mod crates;
 mod jit;
+pub(crate) mod libraries;
 pub(crate) mod probes;
 pub(crate) mod spool;
 

@@ -155,8 +155,14 @@ fn functions(path: &Path, name: &str, options: &SymbolOptions) -> Result<FoundFu
     }
 }
 
-/// Finds where calls of a function in these programs begin and end. The error is for the user.
-pub(crate) fn span(name: &str, programs: &[PathBuf], options: &SymbolOptions) -> Result<SpanFunction, String> {
+/// Finds where calls of a function in these programs, or else in the first of their `libraries` that has it, begin and
+/// end. The error is for the user.
+pub(crate) fn span(
+    name: &str,
+    programs: &[PathBuf],
+    libraries: &dyn Fn(&Path) -> Vec<PathBuf>,
+    options: &SymbolOptions,
+) -> Result<SpanFunction, String> {
     let mut span = SpanFunction {
         name: name.to_owned(),
         places: Vec::new(),
@@ -164,7 +170,12 @@ pub(crate) fn span(name: &str, programs: &[PathBuf], options: &SymbolOptions) ->
     };
     let mut targets = BTreeSet::new();
     for path in programs {
-        let functions = functions(path, name, options)?;
+        let in_program = functions(path, name, options).map(|found| (path.clone(), found));
+        let (path, functions) = in_program.or_else(|reason| in_library(name, &reason, &libraries(path), options))?;
+        let path = &path;
+        if !programs.contains(path) {
+            span.notes.push(format!("{name} is in {}", path.display()));
+        }
         for places in call_places(path, &functions.found, options).map_err(|error| error.to_string())? {
             let begins = std::iter::once((CallMoment::Begins, places.entry));
             let returns = places.returns.iter().map(|at| (CallMoment::Returns, *at));
@@ -194,6 +205,27 @@ pub(crate) fn span(name: &str, programs: &[PathBuf], options: &SymbolOptions) ->
         ));
     }
     Ok(span)
+}
+
+/// The first library that has functions of a name. `reason`: why the program has none.
+fn in_library(
+    name: &str,
+    reason: &str,
+    libraries: &[PathBuf],
+    options: &SymbolOptions,
+) -> Result<(PathBuf, FoundFunctions), String> {
+    for path in libraries {
+        match find_functions(path, name, options) {
+            Ok(found) if !found.found.is_empty() => return Ok((path.clone(), found)),
+            Ok(found) if found.is_chosen_at_start => return Err(not_found(path, name, &found)),
+            _ => {}
+        }
+    }
+    Err(match libraries.len() {
+        0 => reason.to_owned(),
+        1 => format!("{reason} (nor has its library)"),
+        count => format!("{reason} (nor have its {count} libraries)"),
+    })
 }
 
 fn breakpoint(programs: &[PathBuf], place: &str, options: &SymbolOptions) -> Result<Probe, String> {

@@ -63,6 +63,15 @@ fn assert_calls_are_spans(profile: &Profile, stdout: &str, stderr: &str, calls: 
             );
         }
     }
+    let of_library = self::spans(profile, "usleep");
+    for (thread, spans) in &spans {
+        let inner = &of_library[thread];
+        assert_eq!(inner.len(), calls, "{stderr}");
+        for (number, (outer, inner)) in spans.iter().zip(inner).enumerate() {
+            assert!(outer.start <= inner.start && inner.end <= outer.end, "{stderr}");
+            assert!(inner.end - inner.start >= (1 + number % 3) as f64, "{stderr}");
+        }
+    }
 }
 
 /// In the main thread, in two that it starts and in a child: by uprobes as root, by breakpoints for others, and of a
@@ -71,7 +80,8 @@ fn assert_calls_are_spans(profile: &Profile, stdout: &str, stderr: &str, calls: 
 fn each_call_of_a_function_is_a_span_of_its_length() {
     let Some(()) = breakpoints() else { return };
     let Some(path) = program("called") else { return };
-    let options = ["--span", "sleeps"];
+    // What it calls is in libc.
+    let options = ["--span", "sleeps", "--span", "usleep"];
     let (recording, profile) = record().options(&options).profile(&path, &["sleeps", "20"]);
     assert_calls_are_spans(&profile, &recording.stdout, &recording.stderr, 20);
     if !skip::root() {
@@ -91,7 +101,8 @@ fn each_call_of_a_function_is_a_span_of_its_length() {
     recorder
         .args(["record", "-s", "-o"])
         .arg(&out)
-        .args(["-p", &pid, "--span", "sleeps"]);
+        .args(["-p", &pid])
+        .args(options);
     let mut recorder = recorder.stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(recorder.stderr.take().unwrap());
     let mut line = String::new();
@@ -166,6 +177,7 @@ fn a_function_whose_ends_are_not_certain_is_refused() {
     };
     refused("loops", "it jumps to its own beginning");
     refused("nothing", "has no function nothing");
+    refused("nothing", "(nor have its ");
     if skip::root() {
         // Six ends and a beginning.
         let playground = Playground::new(&["called"]);

@@ -10,6 +10,7 @@
 mod at_offset;
 mod calls;
 mod functions;
+mod loader;
 mod names;
 mod notes;
 mod segments;
@@ -17,4 +18,5 @@ mod segments;
 pub use self::at_offset::{AtOffset, place_at};
 pub use self::calls::{CallPlaces, CallPlacesError, TailCall, call_places};
 pub use self::functions::{FoundFunctions, FunctionStart, find_functions};
+pub use self::loader::loader_of;
 pub use self::notes::{StaticProbe, static_probes};
