@@ -10,7 +10,7 @@ use std::path::Path;
 use ::names::symbol::is_nameless;
 use profile::data::Data;
 use profile::read::{self, ReadLimits};
-use profile::view::names;
+use profile::view::{names, spans};
 
 use crate::args::{self, Expected, ExpectedWord};
 use crate::exit::Outcome;
@@ -158,6 +158,8 @@ fn candidates(expected: Expected, words: &[String]) -> Vec<(String, String)> {
                     markers.map(|marker| data.text(marker.name).to_owned()).collect()
                 }),
                 "focus" | "hide" | "function" => of_file(functions),
+                "inside" | "outside" => of_file(|data| spans::names(data).into_iter().collect()),
+                "max_increase" => of_file(span_rules),
                 "view" if typed.starts_with(CALLERS) => {
                     before.push_str(CALLERS);
                     typed.drain(..CALLERS.len());
@@ -184,6 +186,13 @@ const CALLERS: &str = "callers=";
 fn functions(data: &Data) -> BTreeSet<String> {
     let names = (0..data.funcs.len() as u32).map(|func| data.func_name(func));
     names.filter(|name| !is_nameless(name)).map(names::to_ask).collect()
+}
+
+/// The beginnings of rules on lengths of spans.
+fn span_rules(data: &Data) -> BTreeSet<String> {
+    let measures = ["mean", "p50", "p90", "p99"];
+    let of_span = |name: String| measures.map(|measure| format!("span:{name}.{measure}="));
+    spans::names(data).into_iter().flat_map(of_span).collect()
 }
 
 fn events(data: &Data) -> BTreeSet<String> {

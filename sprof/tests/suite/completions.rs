@@ -4,8 +4,9 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::span_views::requests;
 use crate::support::skip::{perf_events, tracepoints};
-use crate::support::{program, record, sprof};
+use crate::support::{program, record, sprof, temp_dir};
 
 /// What bash offers for a line with the cursor at its end. `last` is what bash takes for the last word: colons and
 /// equals signs end words.
@@ -75,6 +76,22 @@ fn names_of_the_file_are_offered() {
         bash(&format!("sprof report --thread spl {file} --thread spl"), "spl"),
         ["split"]
     );
+    let folder = temp_dir();
+    let file_with_spans = requests(folder.path(), 3, 2);
+    let with_spans = file_with_spans.to_str().unwrap();
+    assert_eq!(
+        bash(&format!("sprof report {with_spans} --inside re"), "re"),
+        ["request"]
+    );
+    assert_eq!(
+        bash(&format!("sprof export {with_spans} --outside fe"), "fe"),
+        ["fetch"]
+    );
+    let rules = bash(
+        &format!("sprof check {with_spans} --max-increase span:fetch.p9"),
+        "fetch.p9",
+    );
+    assert_eq!(rules, ["fetch.p90=", "fetch.p99="]);
     // The other shells get descriptions, too.
     let output = sprof()
         .env("SPROF_COMPLETE", "zsh")
