@@ -12,8 +12,8 @@
 //!
 //! **Rings.** Positions count words and never wrap: position `p` lies at `p % RING_WORDS`. The program writes from
 //! [`SLOT_HEAD`] on and moves it; sprof reads up to there, and moves [`SLOT_TAIL`] on once what lies before it may be
-//! written again. A record's first word has the lower half of `!p`, so what is left of the ring's last turn is not taken
-//! for a record. See [`Record::parse`].
+//! written again. A record's first word has the lower half of `!p`, so what is left of the ring's last turn is not
+//! taken for a record. See [`Record::parse`].
 //!
 //! **Threads.** A thread has its slot from its first record ([`SLOT_USED`]) to its end ([`SLOT_ENDED`]); sprof frees
 //! the slot when it has read the ring.

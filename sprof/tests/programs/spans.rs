@@ -1,7 +1,8 @@
 //! Spans whose times it prints. For each line on stdin, or once with the argument `once`: ten rounds that compute for
 //! 40 % and sleep for 60 %, and a message to another thread. It answers with the times of the spans `round`: before and
-//! after their begin, before and after their end. With a number: so many spans at once. With three: so many threads, spans
-//! of each, and ns of each; it answers with the sum of what passed inside and around, and with the longest of both.
+//! after their begin, before and after their end. With a number: so many spans at once. With three: so many threads,
+//! spans of each, and ns of each; it answers with the sum of what passed inside and around, and with the longest of
+//! both.
 
 use std::hint::black_box;
 use std::thread::{sleep, spawn};
