@@ -155,13 +155,14 @@ pub(crate) fn assemble(
 }
 
 /// The code of a JIT compiler in its dump. What it calls lies elsewhere in memory, and has no names here.
-pub(crate) fn assemble_jit(jit: &JitSymbols, start: u64, size: u64) -> Result<Assembly, AsmError> {
+pub(crate) fn assemble_jit(jit: &JitSymbols, start: u64, size: u64, to_end: bool) -> Result<Assembly, AsmError> {
     let name = jit.name();
     let function = jit.lookup(&[start]).remove(0).function;
     let end = function
         .as_ref()
         .and_then(|function| function.start.checked_add(function.size?));
-    let size = size.min(end.map_or(0, |end| end.saturating_sub(start))).min(MAX_BYTES);
+    let whole = end.map_or(0, |end| end.saturating_sub(start));
+    let size = if to_end { whole } else { size.min(whole) }.min(MAX_BYTES);
     let bytes = jit.machine_code(start, size)?.ok_or_else(|| match jit.arch() {
         Some(_) => AsmError::NoCode {
             module: name.clone(),

@@ -24,7 +24,7 @@ impl Symbolicator {
         self.with_engine(&entry, |engine| {
             Ok(match engine {
                 Engine::Object(file) => asm::assemble(file, &name, start, size, to_function_end),
-                Engine::Jit(jit) => asm::assemble_jit(jit, start, size),
+                Engine::Jit(jit) => asm::assemble_jit(jit, start, size, to_function_end),
                 Engine::Kernel(_) => Err(AsmError::NotOnDisk("the kernel".to_owned())),
                 Engine::Foreign(_) | Engine::Recorded(_) => Err(AsmError::NotOnDisk(name)),
             })
