@@ -11,7 +11,7 @@ use super::about::about;
 use super::columns::PageColumns;
 use super::heap::heap;
 use super::markers::markers;
-use super::stacks::{PageStacks, SampledInstruction};
+use super::stacks::{PageInstruction, PageStacks};
 use super::threads::{ThreadRows, counters};
 use super::{PageOptions, kinds};
 use crate::data::{Calls, Counter, Data, NONE};
@@ -143,8 +143,8 @@ impl FirstUseNumbers {
     }
 }
 
-/// The sampled instruction of each stack but the first: address plus one, library, and function with that machine code
-/// plus one; 0 is none.
+/// The instruction of each stack but the first: address plus one, library, and function with that machine code plus
+/// one; 0 is none.
 fn places(
     selection: &Selection<'_>,
     stacks: &PageStacks,
@@ -156,7 +156,7 @@ fn places(
         number_of[*func as usize] = number;
     }
     let places = &stacks.places;
-    let mut column = |of: &mut dyn FnMut(&SampledInstruction) -> u64| {
+    let mut column = |of: &mut dyn FnMut(&PageInstruction) -> u64| {
         columns.plain(places.iter().map(|place| place.as_ref().map_or(0, &mut *of)))
     };
     [
@@ -185,8 +185,7 @@ fn functions(
     let mut frame_of = vec![NONE; data.funcs.len()];
     for (at, frame) in (0..).zip(&data.frames) {
         let first = &mut frame_of[selection.representative(frame.func) as usize];
-        let has_address = |at: u32| data.frames[at as usize].address.is_some();
-        if *first == NONE || (!has_address(*first) && frame.address.is_some()) {
+        if *first == NONE {
             *first = at;
         }
     }
@@ -205,13 +204,6 @@ fn functions(
         })
     });
     let code: Vec<u64> = code.map(|code| code as u64).collect();
-    let address = |func: &u32| {
-        frame(*func)
-            .and_then(|frame| frame.address)
-            .map_or(0, |address| address + 1)
-    };
-    // A file by itself has nobody to ask for sources.
-    let addresses = options.is_served.then(|| columns.plain(funcs.iter().map(address)));
     let names: Vec<_> = funcs.iter().map(|func| selection.name(*func)).collect();
     put(
         "funcs",
@@ -221,7 +213,6 @@ fn functions(
             "lib": columns.plain(lib),
             "file": columns.plain(file),
             "code": columns.plain(code),
-            "address": addresses,
         }),
     );
     put("code", names_of_code.into());

@@ -98,7 +98,6 @@ pub(super) fn data(base: &[Data], new: &[Data], limits: DiffLimits, options: &Di
             "lib": lib,
             "file": columns.plain(paths.functions.iter().map(|_| 0)),
             "code": code,
-            "address": null,
         },
         "headline": null,
         "places": null,

@@ -54,7 +54,7 @@ const SERVED: Compression = Compression::fast();
 const BOOT: &str = include_str!("js/boot.js");
 const STYLE: &str = include_str!("style.css");
 const BODY: &str = include_str!("body.html");
-const SCRIPTS: [&str; 19] = [
+const SCRIPTS: [&str; 21] = [
     include_str!("js/words.js"),
     include_str!("js/profile.js"),
     include_str!("js/heap.js"),
@@ -69,7 +69,9 @@ const SCRIPTS: [&str; 19] = [
     include_str!("js/room.js"),
     include_str!("js/chart.js"),
     include_str!("js/heat.js"),
+    include_str!("js/highlight.js"),
     include_str!("js/source.js"),
+    include_str!("js/jumps.js"),
     include_str!("js/asm.js"),
     include_str!("js/markers.js"),
     include_str!("js/diff.js"),

@@ -30,13 +30,14 @@ pub(super) struct PageStacks {
     pub(super) funcs: Vec<u32>,
     /// For each stack of the data: the number of the stack of its samples, or 0.
     numbers: Vec<u32>,
-    /// For each stack but the first, by node: where it was sampled. Empty for a page without addresses.
-    pub(super) places: Vec<Option<SampledInstruction>>,
+    /// For each stack but the first, by node: the instruction of its innermost function. Empty for a page without
+    /// addresses.
+    pub(super) places: Vec<Option<PageInstruction>>,
 }
 
-/// A sampled instruction.
+/// An instruction that was sampled, or that called what was.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct SampledInstruction {
+pub(super) struct PageInstruction {
     /// Index of a library of the data.
     pub(super) lib: u32,
     /// Relative to the library.
@@ -55,20 +56,20 @@ struct PageNode {
 }
 
 /// A stack while the tree grows.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct GrowingStack {
     node: u32,
     line: u32,
     line_file: u32,
     caller: u32,
-    place: Option<SampledInstruction>,
+    place: Option<PageInstruction>,
 }
 
 impl PageStacks {
-    /// The tree of the stacks that are `used` by samples, and of their callers; `with_places` keeps samples of
-    /// different instructions apart.
+    /// The tree of the stacks that are `used` by samples, and of their callers; `with_places` keeps different
+    /// instructions apart.
     pub(super) fn new(selection: &Selection<'_>, mut used: Vec<bool>, with_places: bool) -> PageStacks {
         let data = selection.data;
-        let sampled = if with_places { used.clone() } else { Vec::new() };
         // A caller comes before its callees.
         for stack in (0..data.stacks.len()).rev() {
             let prefix = data.stacks[stack].prefix;
@@ -76,8 +77,7 @@ impl PageStacks {
                 used[prefix as usize] = true;
             }
         }
-        let (mut nodes, mut variants, mut variant_of) = grow(selection, &used);
-        add_places(selection, &sampled, &mut variants, &mut variant_of);
+        let (mut nodes, variants, variant_of) = grow(selection, &used, with_places);
         link(selection, &mut nodes);
         Self::ordered(selection, &nodes, &variants, variant_of)
     }
@@ -179,7 +179,7 @@ impl PageStacks {
 
 /// Nodes and stacks in the order in which they were found; a caller comes first. Both begin with the root. And the new
 /// stack of each stack.
-fn grow(selection: &Selection<'_>, used: &[bool]) -> (Vec<PageNode>, Vec<GrowingStack>, Vec<u32>) {
+fn grow(selection: &Selection<'_>, used: &[bool], with_places: bool) -> (Vec<PageNode>, Vec<GrowingStack>, Vec<u32>) {
     let data = selection.data;
     let new = |func, parent, inlined| PageNode {
         func,
@@ -212,55 +212,24 @@ fn grow(selection: &Selection<'_>, used: &[bool]) -> (Vec<PageNode>, Vec<Growing
             node
         });
         nodes[node as usize].inlined &= frame.is_inlined();
-        let line = if frame.line == NONE { 0 } else { frame.line };
-        let line_file = frame.line_file;
-        let key = (caller, node, line, line_file);
-        variant_of[at] = *variant_of_path.entry(key).or_insert_with(|| {
-            variants.push(GrowingStack {
-                node,
-                line,
-                line_file,
-                caller,
-                place: None,
-            });
+        let place = frame.address.filter(|_| with_places && frame.lib != NONE);
+        let variant = GrowingStack {
+            node,
+            line: if frame.line == NONE { 0 } else { frame.line },
+            line_file: frame.line_file,
+            caller,
+            place: place.map(|address| PageInstruction {
+                lib: frame.lib,
+                address,
+                machine: selection.representative(machine_function(selection, at)),
+            }),
+        };
+        variant_of[at] = *variant_of_path.entry(variant).or_insert_with(|| {
+            variants.push(variant);
             variants.len() as u32 - 1
         });
     }
     (nodes, variants, variant_of)
-}
-
-/// Gives the sampled stacks of each instruction a stack of their own, beside the one that has their callees.
-fn add_places(selection: &Selection<'_>, sampled: &[bool], variants: &mut Vec<GrowingStack>, variant_of: &mut [u32]) {
-    let data = selection.data;
-    let mut of_place = FxHashMap::default();
-    for at in (0..sampled.len()).filter(|at| sampled[*at]) {
-        let leaf = &data.frames[data.stacks[at].frame as usize];
-        let Some(address) = leaf.address.filter(|_| leaf.lib != NONE) else {
-            continue;
-        };
-        let place = SampledInstruction {
-            lib: leaf.lib,
-            address,
-            machine: selection.representative(machine_function(selection, at)),
-        };
-        let GrowingStack {
-            node,
-            line,
-            line_file,
-            caller,
-            ..
-        } = variants[variant_of[at] as usize];
-        variant_of[at] = *of_place.entry((variant_of[at], place)).or_insert_with(|| {
-            variants.push(GrowingStack {
-                node,
-                line,
-                line_file,
-                caller,
-                place: Some(place),
-            });
-            variants.len() as u32 - 1
-        });
-    }
 }
 
 /// Links siblings in the order of their names, as in other flame graphs.

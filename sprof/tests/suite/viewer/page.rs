@@ -175,8 +175,8 @@ fn a_recording_is_written_as_a_page_in_one_go() {
         .collect();
     let Some(answers) = browse(&tasks) else { return };
     let has_text = |answer: &Value| {
-        let rows = answer["shown"][0]["lists"][0].as_array().unwrap();
-        rows.iter().any(|row| {
+        let rows = answer["shown"][0]["lists"][0].as_array();
+        rows.into_iter().flatten().any(|row| {
             row["text"].as_str().unwrap().contains("xorshift") || row["text"].as_str().unwrap().contains("for (")
         })
     };
@@ -191,4 +191,46 @@ fn the_page_s_scripts_pass_the_type_checker() {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../profile/src/export/html/js");
     let output = Command::new("node").arg(tsc).arg("-p").arg(scripts).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn source_text_has_the_colours_of_its_language_and_jumps_have_lines_that_do_not_cross() {
+    if installed("node_modules/typescript/bin/tsc").is_none() {
+        return;
+    }
+    let script = concat!(
+        include_str!("../../../../profile/src/export/html/js/highlight.js"),
+        include_str!("../../../../profile/src/export/html/js/jumps.js"),
+        r##"
+        // Of each line, the tokens with colours.
+        const kinds = (path, text) =>
+          tokensOf(text, path).map((line) => line.filter(([kind]) => kind).map(([kind, part]) => kind[0] + ":" + part).join(" "));
+        console.log(JSON.stringify([
+          kinds("a.rs", "/* one\r\ntwo */ fn f<'a>(c: 'a') {\nlet s = r#\"a \"b\"\nc\"#; 0x1f_u8 + 1.5; Vec"),
+          kinds("b.hpp", "#include <a>\nchar c = '\\''; // 'x\nauto s = R\"x(a)\"\n)x\"; size_t n = 1'000;"),
+          kinds("c.go", "func f() { return `a\n\"` } // b"),
+          kinds("d.mjs", "const s = `a\\`\n`; let n = 'it'"),
+          kinds("e.py", "def f(): # it's\n  '''a\nb''' if \"c\" else 1"),
+          kinds("f.txt", "for if 1"),
+          tokensOfInstruction("L2: jne 0x1140 -> L1").map(([kind, part]) => kind + ":" + part.trim()),
+          jumpsOf(["a", "L1: b", "je 0x4 -> L2", "c", "L2: d", "jne 0x1 -> L1"], [0, 0, 0, 5, 1, 0]),
+        ]));"##
+    );
+    let output = Command::new("node").args(["-e", script]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let expected = json!([
+        ["c:/* one", "c:two */ k:fn s:'a'", r##"k:let s:r#"a "b""##, r##"s:c"# n:0x1f_u8 n:1.5 t:Vec"##],
+        ["k:#include", r"k:char s:'\'' c:// 'x", r#"k:auto s:R"x(a)""#, r#"s:)x" t:size_t n:1'000"#],
+        ["k:func k:return s:`a", "s:\"` c:// b"],
+        [r"k:const s:`a\`", "s:` k:let s:'it'"],
+        ["k:def c:# it's", "s:'''a", "s:b''' k:if s:\"c\" k:else n:1"],
+        [""],
+        ["type:L2:", "keyword:jne", ":", "number:0x1140", ":", "type:-> L1"],
+        [
+            { "from": 2, "to": 4, "lane": 0, "isHot": false },
+            { "from": 5, "to": 1, "lane": 1, "isHot": true },
+        ],
+    ]);
+    assert_eq!(found, expected);
 }

@@ -72,8 +72,30 @@ fn sampled_instructions(profile: &Path, function: &str) -> Vec<(String, String)>
         .collect()
 }
 
+/// Line, self and total of each line of a file with samples.
+fn sampled_lines(profile: &Path, file: &str, options: &[&str]) -> Vec<(u64, u64, u64)> {
+    let report = report(profile, &[&["--view", "lines", "--limit", "0"], options].concat());
+    let rows = report["views"][0]["rows"].as_array().unwrap().iter();
+    let rows = rows.filter(|row| row["line"].is_u64() && row["file"].as_str().unwrap().ends_with(file));
+    let weight = |row: &Value, key: &str| whole(&report, &row[key]["weight"]);
+    let mut rows: Vec<_> = rows
+        .map(|row| (row["line"].as_u64().unwrap(), weight(row, "self"), weight(row, "total")))
+        .collect();
+    rows.sort_unstable();
+    rows
+}
+
+/// The same of the page.
+fn lines_of_page(list: &Value) -> Vec<(u64, u64, u64)> {
+    let number = |row: &Value, key: &str| row[key].as_u64().unwrap();
+    let rows = list.as_array().unwrap().iter();
+    let rows = rows.filter(|row| number(row, "total") > 0);
+    rows.map(|row| (number(row, "row") + 1, number(row, "own"), number(row, "total")))
+        .collect()
+}
+
 #[test]
-fn the_served_viewer_has_the_assembly_of_a_function_with_the_samples_of_annotate() {
+fn the_served_viewer_has_source_and_assembly_side_by_side_with_the_figures_of_report_and_annotate() {
     let Some(()) = kernel_samples() else { return };
     if !chromium() {
         return;
@@ -81,38 +103,127 @@ fn the_served_viewer_has_the_assembly_of_a_function_with_the_samples_of_annotate
     let (recording, _) = record().profile(program("split").unwrap(), &["300"]);
     let served = Served::start(&std::fs::read(&recording.output).unwrap(), "profile.json.gz", &[]);
     let viewer = format!("http://{}/{}/view/", served.address, served.token);
-    let steps = |hot: &str| {
-        let find = json!(["type", "/^sixty$/"]);
-        json!([
-            ["key", "/"],
-            find,
-            ["key", "Enter"],
-            ["key", "Home a"],
-            ["until", hot],
-            ["show", ""]
-        ])
+    let to_source = |until: &str| {
+        [
+            json!(["key", "/"]),
+            json!(["type", "/^sixty$/"]),
+            json!(["key", "Enter"]),
+            json!(["key", "Home s"]),
+            json!(["until", until]),
+        ]
     };
+    // What is marked on both sides, and whether the current rows are in view.
+    let marked = json!([
+        "eval",
+        "[...document.querySelectorAll('.list.source')].map((list) => [
+            [...list.querySelectorAll('.linked')].map((row) => Number(row.dataset.row)),
+            Number(list.querySelector('[aria-selected]').dataset.row)])"
+    ]);
+    let mut steps = to_source(".asm .hot").to_vec();
+    steps.extend([
+        json!(["show", ""]),
+        marked.clone(),
+        json!(["focus", ".asm"]),
+        json!(["key", "ArrowDown ArrowUp"]),
+        marked.clone(),
+        json!(["show", ""]),
+        json!(["focus", ".source"]),
+        json!(["key", "ArrowDown ArrowUp"]),
+        marked,
+        json!(["eval", "[...document.querySelectorAll('.asm .jump-hot')].length"]),
+        json!([
+            "eval",
+            "[...document.querySelectorAll('.source:not(.asm) [aria-selected] .token-type')].map((of) => of.textContent)"
+        ]),
+        json!(["axe", ""]),
+        json!(["key", "h"]),
+        json!(["until", ".source .hot"]),
+        json!(["show", ""]),
+        json!(["key", "Escape Escape"]),
+        json!(["until", ".asm .hot"]),
+        json!(["focus", ".asm"]),
+        json!(["key", "Enter"]),
+        json!(["until", ".source:not(.asm) .hot"]),
+        json!(["show", ""]),
+    ]);
     let saved = url(&page(&recording.output, &[]));
+    let mut on_a_phone = to_source(".source-view").to_vec();
+    on_a_phone.push(json!(["eval", "document.querySelector('#panel').textContent"]));
     let tasks = [
-        json!({ "url": viewer, "height": 3000, "steps": steps(".asm .hot") }),
-        json!({ "url": saved, "steps": steps("#asm[aria-pressed=true]") }),
+        json!({ "url": viewer, "height": 3000, "steps": steps }),
+        json!({ "url": saved, "width": 360, "steps": on_a_phone }),
     ];
     let Some(answers) = browse(&tasks) else { return };
-    let shown = &answers[0]["shown"][0];
-    let whole = shown["weight"].as_f64().unwrap();
-    let rows = shown["lists"][0].as_array().unwrap().iter();
-    let sampled: Vec<(String, String)> = rows
-        .filter(|row| row["own"].as_f64() > Some(0.0))
+    let shown = &answers[0]["shown"];
+    let whole = shown[0]["weight"].as_f64().unwrap();
+    let [lines, instructions] = [0, 1].map(|side| &shown[0]["lists"][side]);
+    assert_eq!(lines_of_page(lines), sampled_lines(&recording.output, "/split.c", &[]));
+    let instructions = instructions.as_array().unwrap();
+    let number = |row: &Value, key: &str| row[key].as_u64().unwrap();
+    let sampled: Vec<(String, String)> = (instructions.iter())
+        .filter(|row| number(row, "own") > 0)
         .map(|row| {
-            let share = format!("{:.1}", 100.0 * row["own"].as_f64().unwrap() / whole);
-            (row["cells"][1].as_str().unwrap().to_owned(), share)
+            let share = format!("{:.1}", 100.0 * number(row, "own") as f64 / whole);
+            (row["cells"][2].as_str().unwrap().to_owned(), share)
         })
         .collect();
     let expected = sampled_instructions(&recording.output, "sixty");
     assert!(expected.len() > 2, "{expected:?}");
     assert_eq!(sampled, expected);
-    let note = answers[1]["shown"][0]["note"].as_str().unwrap();
-    assert!(note.contains("holds no machine code"), "{note}");
+    // Each sample of the function is at one of its instructions, or below one.
+    let total: u64 = instructions.iter().map(|row| number(row, "total")).sum();
+    let functions = rows_of_report(&report(&recording.output, &["--view", "functions"]));
+    assert_eq!(
+        Some(total),
+        functions.iter().find(|row| row.0 == "sixty").map(|row| row.2)
+    );
+
+    // A line and its instructions are marked together, whichever side has the keys.
+    let rows = lines.as_array().unwrap();
+    let line = &rows
+        .iter()
+        .find(|row| row["text"].as_str().unwrap().contains("void sixty"))
+        .unwrap()["row"];
+    // The first of those with most.
+    let most = |rows: &[Value]| rows.iter().rev().max_by_key(|row| number(row, "own")).unwrap()["row"].clone();
+    assert_eq!(shown[1], json!([[[], line], [[], most(instructions)]]));
+    assert_eq!(
+        (&shown[2][0], &shown[2][1][1]),
+        (&json!([[line], line]), &most(instructions))
+    );
+    let hint = shown[3]["hint"].as_str().unwrap();
+    assert!(
+        hint.contains("xorshift (common.h:") && hint.contains("inlined into sixty (split.c:"),
+        "{hint}"
+    );
+    assert_eq!(shown[4], shown[2]);
+    assert!(shown[4][1][0].as_array().unwrap().len() > 2, "{}", shown[4]);
+    assert!(
+        shown[5].as_u64() > Some(1),
+        "the hottest loop has no line: {}",
+        shown[5]
+    );
+    assert_eq!(shown[6], json!(["uint64_t"]));
+    assert_eq!(shown[7]["worst"], json!([]));
+
+    // Without the function, its callers have its time.
+    let hidden = sampled_lines(&recording.output, "/split.c", &["--hide", "sixty"]);
+    assert_eq!(lines_of_page(&shown[8]["lists"][0]), hidden);
+
+    // Enter opens the source of an instruction, also of an inlined function.
+    let inlined = lines_of_page(&shown[9]["lists"][0]);
+    assert!(inlined.iter().any(|line| line.1 > 0), "{inlined:?}");
+    assert_eq!(inlined, sampled_lines(&recording.output, "/common.h", &[]));
+
+    let said = answers[1]["shown"][0].as_str().unwrap();
+    assert!(
+        said.contains("A page in a file has no machine code: `sprof load --viewer` serves it"),
+        "{said}"
+    );
+    assert!(
+        said.contains("split.c: the page holds no text of it. Export or record with --embed-sources"),
+        "{said}"
+    );
 }
 
 /// `sprof record` in a terminal that opens a browser, and the link that the browser gets.

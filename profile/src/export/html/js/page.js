@@ -25,7 +25,7 @@ const KEYS = [
   ["1 2 3", "in Functions: sort by self, total, name"],
   ["Arrow keys", "move in tables, trees, the flame graph and the timeline; right and left open and close"],
   ["*", "in a tree: open the hot path below"],
-  ["Enter", "callers and callees of a function; zoom in the flame graph; select a thread or a time"],
+  ["Enter", "callers and callees of a function; zoom in the flame graph; select a thread or a time; the source of an instruction"],
   ["c  s  a", "callers, source, assembly of the chosen function"],
   ["f  h", "focus on the function, hide it"],
   ["Shift + \u2190 \u2192", "in the timeline: select a time"],
@@ -270,7 +270,7 @@ function showPanel() {
 
 function goToPanel() {
   const panel = byId("panel");
-  const first = panel.querySelector("[tabindex='0']");
+  const first = panel.querySelector("[data-first]") ?? panel.querySelector("[tabindex='0']");
   (first instanceof HTMLElement ? first : panel).focus();
 }
 
@@ -368,7 +368,7 @@ function start() {
   });
   showAddress();
   addEventListener("popstate", showAddress);
-  for (const query of ["(prefers-color-scheme: dark)", "(min-resolution: 1.5dppx)"]) {
+  for (const query of ["(prefers-color-scheme: dark)", "(min-resolution: 1.5dppx)", WIDE]) {
     matchMedia(query).addEventListener("change", () => change({ view: state.view, sort: state.sort }));
   }
   // See start.js: this browser does not reach the UI that was to be opened.

@@ -92,8 +92,7 @@
  * @property {Int32Array} lib Of functions; 0 is none.
  * @property {Int32Array} file Of functions; 0 is none.
  * @property {Int32Array} code Kind of code of functions.
- * @property {Float64Array | null} address Of functions, plus one; 0 is none. Only of a served profile.
- * @property {{address: Float64Array, lib: Float64Array, machine: Float64Array} | null} places The sampled instruction of each stack but the first: address
+ * @property {{address: Float64Array, lib: Float64Array, machine: Float64Array} | null} places The instruction of each stack but the first: address
  * plus one, library, function of the machine code plus one; 0 is none. Only of a served profile.
  * @property {[string, number, number, number][]} codes Name, hue, saturation, lightness.
  * @property {[string, string?, string?][]} libs Name, debug name, debug id.
@@ -215,7 +214,6 @@ function readProfile(buffer) {
     lib: ints(head.funcs.lib),
     file: ints(head.funcs.file),
     code: ints(head.funcs.code),
-    address: head.funcs.address === null ? null : column(head.funcs.address),
     places: head.places === null ? null : { address: column(head.places[0]), lib: column(head.places[1]), machine: column(head.places[2]) },
     diff: head.diff,
     codes: head.code,

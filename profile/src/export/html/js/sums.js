@@ -20,7 +20,8 @@
  * @property {number} samples
  * @property {Float64Array} ownOf By function.
  * @property {Float64Array} totalOf By function.
- * @property {Float64Array} byStack By stack of the profile, with its lines. Not of hidden functions.
+ * @property {number[]} hidden Functions that are left out.
+ * @property {Float64Array} byStack By stack of the profile, with its lines. Those of hidden functions are 0.
  * @property {Sums | null} variance Of all of these, of measures of the heap.
  */
 
@@ -101,7 +102,15 @@ function addUp(profile, selected, samples, isVariance) {
     count += counts[stack];
   }
   let tree = base;
-  if (selected.hidden.length > 0) ({ tree, own } = without(profile, base, own, selected.hidden));
+  if (selected.hidden.length > 0) {
+    ({ tree, own } = without(profile, base, own, selected.hidden));
+    // A caller's stack is of a node before.
+    for (let stack = byStack.length - 1; stack > 0; stack--) {
+      if (!selected.hidden.includes(base.func[profile.stackNode[stack]])) continue;
+      byStack[profile.stackCaller[stack]] += byStack[stack];
+      byStack[stack] = 0;
+    }
+  }
   const total = own.slice();
   for (let node = tree.size - 1; node > 0; node--) total[tree.parent[node]] += total[node];
   const ownOf = new Float64Array(profile.names.length);
@@ -111,7 +120,7 @@ function addUp(profile, selected, samples, isVariance) {
     if (tree.outermost[node]) totalOf[tree.func[node]] += total[node];
   }
   if (kind.totals) totalOf.set(kind.totals);
-  return { tree, own, total, weight, samples: count, ownOf, totalOf, byStack, variance: null };
+  return { tree, own, total, weight, samples: count, ownOf, totalOf, byStack, hidden: selected.hidden, variance: null };
 }
 
 /**
@@ -408,31 +417,56 @@ function calleesOf(profile, sums, func) {
  */
 const fileOf = (profile, stack) => profile.stackFile[stack] || profile.file[profile.tree.func[profile.stackNode[stack]]];
 
+/** Both sides of the source view need them. @type {{of: Float64Array, totals: Float64Array} | null} */
+let knownTotals = null;
+
+/**
+ * Weight of the samples of each stack and of its callees; 0 for hidden functions.
+ * @param {Profile} profile @param {Sums} sums
+ */
+function totalsByStack({ stackCaller, stackNode, tree }, { byStack, hidden }) {
+  if (knownTotals?.of === byStack) return knownTotals.totals;
+  const total = byStack.slice();
+  // A caller's stack is of a node before.
+  for (let stack = total.length - 1; stack > 0; stack--) total[stackCaller[stack]] += total[stack];
+  const totals = hidden.length === 0 ? total : total.map((of, stack) => (hidden.includes(tree.func[stackNode[stack]]) ? 0 : of));
+  knownTotals = { of: byStack, totals };
+  return totals;
+}
+
+/**
+ * `parts`: total by function, and by the one whose machine code it is.
+ * @typedef {{own: number, total: number, parts: Map<number, number>}} SourceLine
+ */
+
 /**
  * Self and total by line of a file, of all functions in it. A sample counts once for each line.
  * @param {Profile} profile
  * @param {Sums} sums
  * @param {number} file From 1.
- * @returns {Map<number, {own: number, total: number}>}
+ * @returns {Map<number, SourceLine>}
  */
 function linesOf(profile, sums, file) {
-  const { stackLine, stackCaller } = profile;
+  const { stackLine, stackCaller, stackNode, tree, names } = profile;
   /** @param {number} stack */
   const isOf = (stack) => stack > 0 && fileOf(profile, stack) === file;
-  const total = sums.byStack.slice();
-  // A caller's stack is of a node before.
-  for (let stack = total.length - 1; stack > 0; stack--) total[stackCaller[stack]] += total[stack];
-  /** @type {Map<number, {own: number, total: number}>} */
+  const total = totalsByStack(profile, sums);
+  /** @type {Map<number, SourceLine>} */
   const lines = new Map();
   for (let stack = 1; stack < total.length; stack++) {
     if (!isOf(stack) || total[stack] === 0 || stackLine[stack] === 0) continue;
     const line = stackLine[stack];
     let row = lines.get(line);
-    if (!row) lines.set(line, (row = { own: 0, total: 0 }));
+    if (!row) lines.set(line, (row = { own: 0, total: 0, parts: new Map() }));
     row.own += sums.byStack[stack];
     let caller = stackCaller[stack];
-    while (caller > 0 && !(stackLine[caller] === line && isOf(caller))) caller = stackCaller[caller];
-    if (caller === 0) row.total += total[stack];
+    while (caller > 0 && !(total[caller] > 0 && stackLine[caller] === line && isOf(caller))) caller = stackCaller[caller];
+    if (caller > 0) continue;
+    row.total += total[stack];
+    let machine = stackNode[stack];
+    while (tree.inlined[machine] && tree.parent[machine] > 0) machine = tree.parent[machine];
+    const part = tree.func[stackNode[stack]] * names.length + tree.func[machine];
+    row.parts.set(part, (row.parts.get(part) ?? 0) + total[stack]);
   }
   return lines;
 }
