@@ -34,8 +34,9 @@ impl ProfilePart {
             span_part: _,
             focus,
             hide,
+            drop,
         } = &self.filter;
-        let lists = [threads, processes, categories, inside, outside, focus, hide];
+        let lists = [threads, processes, categories, inside, outside, focus, hide, drop];
         let has_range = from_ms.is_some() || to_ms.is_some() || marker.is_some();
         !has_range && lists.iter().all(|list| list.is_empty()) && self.min_samples < 2
     }

@@ -31,17 +31,18 @@ impl<'a> ResolvedFilter<'a> {
         let wanted_categories = wanted_categories(data, filter)?;
         let markers = filter.marker.as_deref().map(|name| markers(data, name)).transpose()?;
         let spans = SelectedSpans::new(data, filter, &wanted_threads)?;
-        let in_focus = match filter.focus.is_empty() {
-            true => None,
-            false => Some(in_focus(data, &filter.focus)?),
+        let on_stack = |names: &[String]| match names.is_empty() {
+            true => Ok(None),
+            false => stacks_with(data, names).map(Some),
         };
+        let (in_focus, dropped) = (on_stack(&filter.focus)?, on_stack(&filter.drop)?);
         let category_of = leaf_categories(data);
         Ok(ResolvedFilter {
             seen: seen(
                 data,
                 filter,
                 &category_of,
-                in_focus.as_deref(),
+                [in_focus.as_deref(), dropped.as_deref()],
                 wanted_categories.as_deref(),
             ),
             is_hidden: marked(data, &filter.hide)?,
@@ -154,13 +155,14 @@ fn seen(
     data: &Data,
     filter: &Filter,
     category_of: &[u32],
-    in_focus: Option<&[bool]>,
+    [in_focus, dropped]: [Option<&[bool]>; 2],
     wanted_categories: Option<&[Vec<bool>]>,
 ) -> Vec<SampleKinds> {
     let is_wait: Vec<bool> = data.categories.iter().map(|category| category.is_wait).collect();
     let has = |of: &[bool], index: u32| of.get(index as usize).is_some_and(|has| *has);
     let kind = |stack: u32, category: u32| {
-        let is_focus = in_focus.is_none_or(|in_focus| has(in_focus, stack));
+        let is_focus =
+            in_focus.is_none_or(|in_focus| has(in_focus, stack)) && dropped.is_none_or(|dropped| !has(dropped, stack));
         let is_of = |wanted: &[Vec<bool>]| {
             let frame = data
                 .stacks
@@ -216,12 +218,12 @@ fn markers<'a>(data: &'a Data, name: &str) -> Result<FxHashMap<&'a str, TimeSpan
 }
 
 /// For each stack, true if it contains one of the functions.
-fn in_focus(data: &Data, focus: &[String]) -> Result<Vec<bool>, NotFound> {
-    let is_focus = marked(data, focus)?;
+fn stacks_with(data: &Data, names: &[String]) -> Result<Vec<bool>, NotFound> {
+    let is_named = marked(data, names)?;
     let mut on_path: Vec<bool> = Vec::with_capacity(data.stacks.len());
     for stack in &data.stacks {
         let above = on_path.get(stack.prefix as usize).is_some_and(|above| *above);
-        on_path.push(above || is_focus[data.frames[stack.frame as usize].func as usize]);
+        on_path.push(above || is_named[data.frames[stack.frame as usize].func as usize]);
     }
     Ok(on_path)
 }

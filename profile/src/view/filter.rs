@@ -29,6 +29,8 @@ pub struct Filter {
     pub focus: Vec<String>,
     /// Functions to remove from stacks. Their callers get their cost.
     pub hide: Vec<String>,
+    /// Functions whose samples are left out: those with any of these functions on their stack.
+    pub drop: Vec<String>,
     /// Treats instances of a generic function as one function.
     pub merge_generics: bool,
 }

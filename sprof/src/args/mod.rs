@@ -421,7 +421,16 @@ mod tests {
         ] {
             takes(
                 name,
-                &["thread", "process", "time-range", "category", "marker", "focus", "hide"],
+                &[
+                    "thread",
+                    "process",
+                    "time-range",
+                    "category",
+                    "marker",
+                    "focus",
+                    "hide",
+                    "drop",
+                ],
             );
             takes(name, &["event", "symbol-dir", "path-map", "debuginfod", "verbose"]);
         }

@@ -55,6 +55,10 @@ pub(crate) struct PartArgs {
     /// Remove this function from all stacks; its cost goes to its callers. May be given several times.
     #[arg(long, value_name = "FUNCTION")]
     pub(crate) hide: Vec<String>,
+
+    /// Leave out the stacks with this function, and their cost. May be given several times.
+    #[arg(long, value_name = "FUNCTION")]
+    pub(crate) drop: Vec<String>,
 }
 
 /// Selected samples, and how their stacks are shown.
@@ -134,6 +138,7 @@ impl PartArgs {
             span_part: self.slowest.map(SpanPart::Slowest),
             focus: self.focus.clone(),
             hide: self.hide.clone(),
+            drop: self.drop.clone(),
             ..Filter::default()
         }
     }
@@ -160,6 +165,7 @@ impl PartArgs {
         list("outside", &self.outside);
         list("stacks with", &self.focus);
         list("hiding", &self.hide);
+        list("without stacks with", &self.drop);
         if let Some(percent) = self.slowest {
             words.push(format!("the slowest {percent} % of these spans"));
         }

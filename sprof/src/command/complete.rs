@@ -157,7 +157,7 @@ fn candidates(expected: Expected, words: &[String]) -> Vec<(String, String)> {
                     let markers = data.threads.iter().flat_map(|thread| &thread.markers);
                     markers.map(|marker| data.text(marker.name).to_owned()).collect()
                 }),
-                "focus" | "hide" | "function" => of_file(functions),
+                "focus" | "hide" | "drop" | "function" => of_file(functions),
                 "inside" | "outside" => of_file(|data| spans::names(data).into_iter().collect()),
                 "max_increase" => of_file(span_rules),
                 "view" if typed.starts_with(CALLERS) => {

@@ -41,11 +41,14 @@ pub(crate) fn check_views(file: &Path, data: &Data, views: &[View]) -> Result<()
 
 /// Refuses conditions on call paths.
 pub(crate) fn check_conditions(file: &Path, data: &Data, filter: &Filter) -> Result<(), Failure> {
-    let option = match (filter.focus.is_empty(), filter.hide.is_empty()) {
-        _ if data.calls == Calls::Paths => return Ok(()),
-        (false, _) => "--focus",
-        (_, false) => "--hide",
-        (true, true) => return Ok(()),
+    let options = [
+        ("--focus", &filter.focus),
+        ("--hide", &filter.hide),
+        ("--drop", &filter.drop),
+    ];
+    let given = options.into_iter().find(|(_, functions)| !functions.is_empty());
+    let Some((option, _)) = given.filter(|_| data.calls != Calls::Paths) else {
+        return Ok(());
     };
     Err(Failure::failed(format_args!(
         "{}: {option} needs call paths, and this file has none; leave it out, or look at single functions with --view \
