@@ -25,6 +25,7 @@ pub mod headline;
 pub mod heap;
 pub mod lines;
 pub mod markers;
+pub mod nameless;
 pub mod names;
 pub mod own_code;
 pub mod parallelism;

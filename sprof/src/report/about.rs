@@ -7,6 +7,7 @@ use profile::data::{Data, HeapGrowthFacts, RowValue, WeightUnit};
 use profile::text::date::utc;
 use profile::text::numbers::{bytes, count, grouped, number_json, time, with_share};
 use profile::view::cost_scale::{CostScale, has_times};
+use profile::view::nameless::NamelessSamples;
 use profile::view::parallelism::WALL_TIME;
 use profile::view::resources::shortage;
 use profile::view::select::Selection;
@@ -170,8 +171,11 @@ fn quality(data: &Data) -> (String, bool) {
     if data.weights.as_ref().is_some_and(|weights| weights.is_exact) {
         return ("each was counted, none sampled".to_owned(), false);
     }
+    let nameless = NamelessSamples::count(data).unwrap_or_default();
+    let without_symbols = format!("{} without symbols", with_share(nameless.nameless, nameless.of));
     let Some(recorded) = &data.recorded else {
-        return ("the file does not say what was lost or guessed".to_owned(), false);
+        let text = format!("the file does not say what was lost or guessed; {without_symbols}");
+        return (text, nameless.nameless > 0);
     };
     let [lost, truncated, unverified] = [recorded.lost, recorded.truncated, recorded.unverified];
     let of_samples = |number: u64| match recorded.samples {
@@ -179,7 +183,7 @@ fn quality(data: &Data) -> (String, bool) {
         None => grouped(number),
     };
     let mut text = format!(
-        "{} lost, {} truncated, {} unverified",
+        "{} lost, {} truncated, {} unverified, {without_symbols}",
         of_samples(lost),
         of_samples(truncated.saturating_sub(recorded.truncated_beside)),
         of_samples(unverified.saturating_sub(recorded.unverified_beside))
@@ -217,7 +221,8 @@ fn quality(data: &Data) -> (String, bool) {
     parts.extend(recorded.achieved_rate_hz.map(|hz| format!("achieved {} Hz", rate(hz))));
     parts.push(format!("kernel {}", recorded.kernel_code));
     text.push_str(&format!(" ({})", parts.join(", ")));
-    (text, lost + truncated + unverified > 0 || !recorded.limits.is_empty())
+    let doubtful = lost + truncated + unverified + nameless.nameless;
+    (text, doubtful > 0 || !recorded.limits.is_empty())
 }
 
 fn json(
