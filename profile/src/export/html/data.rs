@@ -17,6 +17,7 @@ use super::{PageOptions, kinds};
 use crate::data::{Calls, Counter, Data, NONE};
 use crate::to_data::{RUNNING, running};
 use crate::view::headline::headline;
+use crate::view::nameless::NamelessSamples;
 use crate::view::names::short;
 use crate::view::parallelism::WALL_TIME;
 use crate::view::resources::shortage;
@@ -73,12 +74,14 @@ pub(super) fn data(mut data: Data, options: &PageOptions<'_>) -> Result<Vec<u8>,
     let stacks = PageStacks::new(&selection, used, options.is_served);
     put("stacks", stacks.write(&mut columns));
     functions(&selection, &stacks, options, &mut columns, &mut put);
-    put("headline", first_words(&selection, &stacks));
+    let short = shortage(&selection).map(|shortage| shortage.text);
     drop(selection);
     put("heap", heap(&data, &stacks, &rows, &mut columns));
 
     let mut found = Vec::new();
     let mut failed = None;
+    // Of the kind that is shown first.
+    let mut first: Option<(Value, Value)> = None;
     data.for_each_event(|data| {
         for waits in [false, true] {
             let filter = Filter {
@@ -86,7 +89,10 @@ pub(super) fn data(mut data: Data, options: &PageOptions<'_>) -> Result<Vec<u8>,
                 ..Filter::default()
             };
             match select(data, &filter) {
-                Ok(selection) => found.extend(kinds::kind(&selection, waits, &stacks, &rows, &mut columns)),
+                Ok(selection) => {
+                    found.extend(kinds::kind(&selection, waits, &stacks, &rows, &mut columns));
+                    first.get_or_insert_with(|| (where_time_went(&selection, &stacks), nameless(data)));
+                }
                 Err(error) => failed = Some(error),
             }
         }
@@ -104,6 +110,9 @@ pub(super) fn data(mut data: Data, options: &PageOptions<'_>) -> Result<Vec<u8>,
         found.splice(found.len().min(1)..found.len().min(1), wall_time);
     }
     put("kinds", found.into());
+    let (function, nameless) = first.unwrap_or_default();
+    put("headline", json!({ "function": function, "short": short }));
+    put("nameless", nameless);
     put("threads", rows.into_json());
     put("columns", columns.index());
     Ok(bytes(&Value::Object(head), columns))
@@ -256,8 +265,13 @@ pub(super) fn shorter<'a>(names: impl Iterator<Item = &'a str>) -> Value {
     Value::Object(shorter.collect())
 }
 
-/// What the page says first: a function and what is in it, by number of the page, and what was short.
-fn first_words(selection: &Selection<'_>, stacks: &PageStacks) -> Value {
+/// Samples in code without a name, and all samples.
+fn nameless(data: &Data) -> Value {
+    NamelessSamples::count(data).map_or(Value::Null, |samples| json!([samples.nameless, samples.of]))
+}
+
+/// What the page says first: a function and what is in it, by number of the page.
+fn where_time_went(selection: &Selection<'_>, stacks: &PageStacks) -> Value {
     let number = |func: u32| stacks.funcs.iter().position(|of| *of == func);
     let function = headline(selection).and_then(|found| {
         Some(json!([
@@ -267,5 +281,5 @@ fn first_words(selection: &Selection<'_>, stacks: &PageStacks) -> Value {
             found.part
         ]))
     });
-    json!({ "function": function, "short": shortage(selection).map(|shortage| shortage.text) })
+    function.unwrap_or_default()
 }

@@ -100,6 +100,7 @@ pub(super) fn data(base: &[Data], new: &[Data], limits: DiffLimits, options: &Di
             "code": code,
         },
         "headline": null,
+        "nameless": null,
         "places": null,
         "code": codes,
         "libs": libs.iter().map(|lib| json!([lib])).collect::<Vec<_>>(),
