@@ -30,5 +30,5 @@ pub use guard::origin_of;
 pub use listener::{Links, ListenOptions, Listener, Port, UiSource, encode};
 pub use routes::{AnswerSymbols, Content};
 pub use server::{Server, ServerEnd};
-pub use viewer::MakeData;
+pub use viewer::{MakeData, MakeExport, SavedExport};
 pub use watch::{BrowserNotice, IDLE_TIME};

@@ -6,6 +6,7 @@
 //! | `GET /TOKEN/profile.json` | the profile |
 //! | `GET /TOKEN/base.json` | the profile to compare with |
 //! | `GET /TOKEN/view/`, `GET /TOKEN/view/data` | the viewer and its data, for pages of this server alone |
+//! | `GET /TOKEN/flame.svg`, `GET /TOKEN/profile.pb.gz` | what the viewer's menu saves |
 //! | `POST /TOKEN/symbolicate/v5`, `/TOKEN/source/v1`, `/TOKEN/asm/v1` | symbols or `{"error": "..."}`, both with status 200 |
 //! | `GET /KEY/open` | a redirect to the UI with the profile, or a page that goes there or to the viewer; once, and only for the user who runs sprof |
 //! | `OPTIONS` of these | the permissions of the UI's origin |
@@ -30,7 +31,7 @@ use super::listener::{Listener, Ui, viewer_of};
 use super::one_time_link::{ConnectionEnds, LinkOutcome, OneTimeLink};
 use super::reply::{self, JSON, Reply, RequestHandler};
 use super::ui::UiDir;
-use super::viewer::{MakeData, Viewer};
+use super::viewer::{MakeData, MakeExport, SavedExport, Viewer};
 use super::watch::Watch;
 
 /// Longest request body. The UI asks for at most 10,000 addresses at once, about 150 KB.
@@ -63,6 +64,8 @@ pub struct Content {
     pub symbols: Arc<AnswerSymbols>,
     /// Makes the viewer's data.
     pub data: Arc<MakeData>,
+    /// Makes the files that the viewer's menu saves.
+    pub export: Arc<MakeExport>,
 }
 
 /// State of all requests.
@@ -78,6 +81,7 @@ pub(super) struct Site {
     symbols: Arc<AnswerSymbols>,
     symbol_permits: Arc<Semaphore>,
     viewer: Arc<Viewer>,
+    export: Arc<MakeExport>,
     outside: Option<ExternalUi>,
     pub(super) watch: Watch,
 }
@@ -106,6 +110,7 @@ enum Route<'a> {
     Symbols(&'a str),
     Viewer,
     ViewerData,
+    Export(SavedExport),
     Ui(&'a UiDir),
     Nowhere,
 }
@@ -134,6 +139,7 @@ impl Site {
             symbols: content.symbols,
             symbol_permits: Arc::new(Semaphore::new(SYMBOL_REQUESTS)),
             viewer: Arc::new(Viewer::new(content.data)),
+            export: content.export,
             outside,
             watch: Watch::new(),
         }
@@ -180,6 +186,7 @@ impl Site {
             Route::Symbols(path) => self.symbols(path, body).await,
             Route::Viewer => self.viewer.page(),
             Route::ViewerData => Viewer::data(&self.viewer, &self.profile).await,
+            Route::Export(export) => export.answer(self.export.clone(), self.profile.clone()).await,
             Route::Ui(ui) => file_of(ui, &parts),
         };
         if is_secret {
@@ -214,6 +221,8 @@ impl Site {
             "/base.json" => self.base.as_ref().map_or(elsewhere, Route::Profile),
             "/view/" => Route::Viewer,
             "/view/data" => Route::ViewerData,
+            "/flame.svg" => Route::Export(SavedExport::FlameGraph),
+            "/profile.pb.gz" => Route::Export(SavedExport::Pprof),
             rest @ ("/symbolicate/v5" | "/source/v1" | "/asm/v1") => Route::Symbols(rest),
             _ => elsewhere,
         }

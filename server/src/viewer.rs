@@ -15,6 +15,37 @@ use super::reply::{self, Reply};
 /// Makes the viewer's data of the served profile. May take long; it is called once, on its own thread.
 pub type MakeData = dyn Fn(&File) -> Result<Vec<u8>, String> + Send + Sync;
 
+/// A file that the viewer's menu saves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SavedExport {
+    /// `flame.svg`
+    FlameGraph,
+    /// `profile.pb.gz`
+    Pprof,
+}
+
+/// Makes such a file of the served profile. May take long; it is called on its own thread.
+pub type MakeExport = dyn Fn(&File, SavedExport) -> Result<Vec<u8>, String> + Send + Sync;
+
+impl SavedExport {
+    /// Makes the file and answers with it. It is no page of this origin: an SVG may hold scripts.
+    pub(super) async fn answer(self, make: Arc<MakeExport>, profile: Arc<File>) -> Reply {
+        let (content_type, disposition) = match self {
+            SavedExport::FlameGraph => ("image/svg+xml", "attachment; filename=\"flame.svg\""),
+            SavedExport::Pprof => ("application/octet-stream", "attachment; filename=\"profile.pb.gz\""),
+        };
+        match tokio::task::spawn_blocking(move || make(&profile, self)).await {
+            Ok(Ok(file)) => reply::with(
+                reply::bytes(StatusCode::OK, content_type, file),
+                header::CONTENT_DISPOSITION,
+                disposition,
+            ),
+            Ok(Err(message)) => failed(&message),
+            Err(_) => failed("sprof failed while it made the file; this is a bug, its terminal shows more"),
+        }
+    }
+}
+
 /// The page, which takes the data from the address beside its own.
 #[derive(Default)]
 pub(super) struct ViewerPage(OnceLock<Option<Bytes>>);

@@ -1,4 +1,4 @@
-//! The viewer's page and its data as bytes.
+//! The viewer's page, its data, and the files that it saves.
 
 use std::fs::File;
 use std::path::Path;
@@ -6,8 +6,11 @@ use std::path::Path;
 use profile::Profile;
 use profile::data::Data;
 use profile::export::html::{self, PageOptions};
+use profile::export::svg::SvgOptions;
+use profile::export::{Picked, PickedTime, pprof, svg};
 use profile::read::{self, ReadLimits};
 use profile::view::name_addresses;
+use server::SavedExport;
 use symbolicator::Symbolicator;
 
 use crate::symbols::library::module;
@@ -26,8 +29,8 @@ pub(crate) fn of_recording(profile: &Profile) -> Result<Vec<u8>, String> {
     of(data, &PageOptions::default())
 }
 
-/// The data of a served profile with all names that can be looked up; gzip.
-pub(crate) fn served(file: &File, symbolicator: &Symbolicator) -> Result<Vec<u8>, String> {
+/// A served profile with all names that can be looked up.
+fn read(file: &File, symbolicator: &Symbolicator) -> Result<Data, String> {
     let file = file.try_clone().map_err(|error| failed(&error))?;
     let read = read::file_for_page(file, Path::new("the served profile"), ReadLimits::default());
     let mut data = read.map_err(|error| error.to_string())?;
@@ -35,6 +38,26 @@ pub(crate) fn served(file: &File, symbolicator: &Symbolicator) -> Result<Vec<u8>
         symbolicator.lookup(&module(lib)?, addresses).ok()
     });
     data.make_printable();
+    Ok(data)
+}
+
+/// A file of a served profile's samples of running threads, as `sprof export` makes it.
+pub(crate) fn export(file: &File, symbolicator: &Symbolicator, export: SavedExport) -> Result<Vec<u8>, String> {
+    let mut data = read(file, symbolicator)?;
+    data.keep_event(None).map_err(|error| error.to_string())?;
+    let picked = Picked::new(&data, PickedTime::Cpu);
+    let mut bytes = Vec::new();
+    let written = match export {
+        SavedExport::FlameGraph => svg::write(&picked, &SvgOptions::default(), &mut bytes),
+        SavedExport::Pprof => pprof::write(&picked, &mut bytes),
+    };
+    written.map_err(|error| failed(&error))?;
+    Ok(bytes)
+}
+
+/// The data of a served profile; gzip.
+pub(crate) fn served(file: &File, symbolicator: &Symbolicator) -> Result<Vec<u8>, String> {
+    let data = read(file, symbolicator)?;
     let options = PageOptions {
         is_served: true,
         ..PageOptions::default()

@@ -10,6 +10,7 @@
 //! | `/TOKEN/p/ID/view/`, `/TOKEN/p/ID/view/data` | the viewer |
 //! | `/TOKEN/p/ID/profile.json` | the profile in the format of the profiler UI |
 //! | `/TOKEN/p/ID/small.svg`, `/TOKEN/p/ID/flame.svg` | flame graphs |
+//! | `/TOKEN/p/ID/profile.pb.gz` | pprof, for the viewer's menu |
 //! | `/TOKEN/p/ID/file` | the file |
 
 use std::collections::VecDeque;
@@ -27,7 +28,7 @@ use hyper::{Method, Request, StatusCode};
 use profile::export::html;
 use profile::export::html::PageOptions;
 use profile::export::svg::{self, SvgOptions};
-use profile::export::{Picked, PickedTime};
+use profile::export::{Picked, PickedTime, pprof};
 use profile::read::ReadLimits;
 use tokio::sync::Semaphore;
 
@@ -256,6 +257,10 @@ impl GallerySite {
                 let shelf = self.shelf.clone();
                 self.work.run(blocking(move || flame(&shelf, &item, accepts))).await
             }
+            "profile.pb.gz" => {
+                let shelf = self.shelf.clone();
+                self.work.run(blocking(move || in_pprof(&shelf, &item))).await
+            }
             "view/" => self.page.page(),
             "view/data" => match self.opened(&item).await {
                 Ok(opened) => {
@@ -343,6 +348,20 @@ fn flame(shelf: &ProfileIndex, item: &IndexedProfile, accepts: bool) -> Reply {
     });
     match drawn {
         Ok(svg) => picture(&svg, accepts),
+        Err(why) => failed(&why),
+    }
+}
+
+fn in_pprof(shelf: &ProfileIndex, item: &IndexedProfile) -> Reply {
+    let written = guarded(|| {
+        let opened = shelf.open(item)?;
+        let data = shelf.reader().read(&opened.path, shelf.limits())?.data;
+        let mut out = Vec::new();
+        let written = pprof::write(&Picked::new(&data, PickedTime::Cpu), &mut out);
+        written.map(|()| out).map_err(|error| error.to_string())
+    });
+    match written {
+        Ok(bytes) => reply::bytes(StatusCode::OK, "application/octet-stream", bytes),
         Err(why) => failed(&why),
     }
 }

@@ -56,7 +56,7 @@ impl ServedProfile {
     pub(super) fn serve(self, listener: Listener, args: &ServeArgs, term: &Term) -> Outcome {
         let address = listener.address();
         let symbolicator = self.symbolicator;
-        let names = Arc::clone(&symbolicator);
+        let [names, export_names] = [(); 2].map(|()| Arc::clone(&symbolicator));
         let (base, comparison) = match self.base {
             Some(Base { profile, comparison }) => (Some(profile), comparison),
             None => (None, None),
@@ -69,6 +69,7 @@ impl ServedProfile {
                 Some(comparison) => Ok(comparison.clone()),
                 None => page::served(file, &names),
             }),
+            export: Arc::new(move |file, export| page::export(file, &export_names, export)),
         };
         let (links, verbosity) = (self.links.clone(), args.input.verbosity());
         // The listed causes are those of a page from another origin.
