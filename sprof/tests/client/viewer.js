@@ -45,6 +45,7 @@ const shown = () => {
     crumbs: [...document.querySelectorAll(".crumb")].map(text),
     lists: [...document.querySelectorAll("#panel .list")].map(rows),
     zoomed: document.querySelector(".flame-view")?.dataset.zoomed ?? null,
+    part: document.querySelector(".flame-view")?.dataset.part ?? null,
     folded: Number(document.querySelector(".flame-view")?.dataset.folded ?? 0),
     hint: text(document.getElementById("hint")),
     range: [...["from", "to"]].map((end) => Number(document.getElementById("range").dataset[end])),

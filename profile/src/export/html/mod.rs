@@ -54,13 +54,14 @@ const SERVED: Compression = Compression::fast();
 const BOOT: &str = include_str!("js/boot.js");
 const STYLE: &str = include_str!("style.css");
 const BODY: &str = include_str!("body.html");
-const SCRIPTS: [&str; 21] = [
+const SCRIPTS: [&str; 23] = [
     include_str!("js/words.js"),
     include_str!("js/profile.js"),
     include_str!("js/heap.js"),
     include_str!("js/sums.js"),
     include_str!("js/state.js"),
     include_str!("js/address.js"),
+    include_str!("js/tip.js"),
     include_str!("js/table.js"),
     include_str!("js/tree.js"),
     include_str!("js/flame.js"),
@@ -75,6 +76,7 @@ const SCRIPTS: [&str; 21] = [
     include_str!("js/asm.js"),
     include_str!("js/markers.js"),
     include_str!("js/diff.js"),
+    include_str!("js/menu.js"),
     include_str!("js/page.js"),
 ];
 

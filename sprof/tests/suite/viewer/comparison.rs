@@ -113,10 +113,7 @@ fn two_profiles_are_compared_with_the_figures_of_diff() {
         token(1)
     );
     assert!(
-        shown[2]["hint"]
-            .as_str()
-            .unwrap()
-            .starts_with("main: 100.00 %, was 100.00 %"),
+        shown[2]["hint"].as_str().unwrap().starts_with("100.00 %, was 100.00 %"),
         "{}",
         shown[2]
     );

@@ -93,7 +93,7 @@ fn measures_of_the_heap_have_the_bytes_and_the_errors_of_reports() {
     // The sum and its error, as the first row of the table has it.
     let table = run(sprof().arg("report").arg(file).args(["--view", "heap"]));
     let table = String::from_utf8(table).unwrap();
-    let sum = shown[1]["sum"].as_str().unwrap().split_once(", ").unwrap().0;
+    let sum = shown[1]["sum"].as_str().unwrap().split_once(" in ").unwrap().0;
     assert!(
         sum.contains(" ±") && table.contains(&format!("  {sum}  ")),
         "{sum}: {table}"

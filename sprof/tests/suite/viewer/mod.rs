@@ -228,6 +228,11 @@ fn figures_of_all_kinds_of_profiles_are_those_of_reports() {
         let what = format!("{} {kind}", file.display());
         let report = report(file, &[&["--view", "functions"], *options].concat());
         assert_as_report(&what, [&answer["shown"][0], &answer["shown"][1]], &report);
+        let sum = answer["shown"][0]["sum"].as_str().unwrap();
+        assert!(
+            !options.contains(&"--event") || sum.contains(" page-faults in "),
+            "{what}: {sum}"
+        );
         let requests = answer["requests"].as_array().unwrap();
         assert_eq!(requests.len(), 1, "{what}: only the file itself: {requests:?}");
     }
@@ -264,39 +269,57 @@ fn the_quality_has_three_states_shares_and_no_row_twice() {
     std::fs::write(path("names.folded"), FOLDED).unwrap();
     let counts = "# callgrind format\ncreator: callgrind-3.19.0\nevents: Ir\nfn=main\n1 5\ntotals: 5\n";
     std::fs::write(path("callgrind.out"), counts).unwrap();
+    std::fs::write(path("addresses.folded"), "main;fib 60\nmain;0x1000 40\n").unwrap();
+    let unsaid = "the file does not say what was lost or guessed";
     let files = [
+        (
+            with("whole.json", 2429, 0),
+            "good",
+            "nothing is missing; ",
+            "0 lost, 0 truncated, 0 unverified, 0 without symbols".to_owned(),
+        ),
         (
             with("one.json", 2429, 1),
             "good",
-            "Quality: 0 lost, 1 (0.04 %) truncated, 0 unverified",
+            "less than 1 % is missing or doubtful; ",
+            "0 lost, 1 (0.04 %) truncated, 0 unverified, 0 without symbols".to_owned(),
         ),
         (
             with("many.json", 5864, 377),
             "limited",
-            "Quality: 0 lost, 377 (6.4 %) truncated, 0 unverified",
+            "part is missing or doubtful; ",
+            "0 lost, 377 (6.4 %) truncated, 0 unverified, 0 without symbols".to_owned(),
         ),
         (
             path("names.folded"),
             "unknown",
-            "Quality: the file does not say what was lost or guessed",
+            "",
+            format!("{unsaid}; 0 without symbols"),
+        ),
+        (
+            path("addresses.folded"),
+            "limited",
+            "",
+            format!("{unsaid}; 40 (40.0 %) without symbols"),
         ),
         (
             path("callgrind.out"),
             "limited",
-            "Quality: each was counted, none sampled",
+            "",
+            "each was counted, none sampled".to_owned(),
         ),
     ];
     let tasks: Vec<Value> = (files.iter())
         .map(|(file, ..)| json!({ "url": url(&page(file, &[])), "steps": [["show", ""]] }))
         .collect();
     let Some(answers) = browse(&tasks) else { return };
-    for ((file, state, line), answer) in files.iter().zip(&answers) {
+    for ((file, state, says, figures), answer) in files.iter().zip(&answers) {
         let shown = &answer["shown"][0];
         let text = shown["quality"].as_str().unwrap();
         assert_eq!(shown["qualityState"].as_str(), Some(*state), "{text}");
-        assert!(text.contains(line), "{text}");
+        assert!(text.contains(&format!("Quality: {says}{figures}")), "{text}");
         let report = String::from_utf8(run(sprof().arg("report").arg(file))).unwrap();
-        assert!(report.contains(&line.replace("Quality", "quality")), "{report}");
+        assert!(report.contains(&format!("quality: {figures}")), "{report}");
         // Notes have one label.
         let rows = shown["qualityRows"].as_array().unwrap().iter();
         let rows: Vec<&Value> = rows.filter(|row| *row != "Note").collect();

@@ -108,6 +108,11 @@ fn the_page_has_no_serious_problem_of_accessibility_and_fits_a_screen_at_400_per
     ];
     let tested = |tabs: &[&str]| {
         let mut steps = vec![json!(["focus", ".list"]), json!(["key", "Home"])];
+        if tabs == every {
+            let click = |id: &str| json!(["click", format!("#{id} summary")]);
+            steps.extend([click("quality"), click("menu"), json!(["axe", ""])]);
+            steps.extend([click("menu"), click("quality")]);
+        }
         for tab in tabs {
             steps.extend([
                 json!(["click", format!("#tab-{tab}")]),
@@ -128,8 +133,10 @@ fn the_page_has_no_serious_problem_of_accessibility_and_fits_a_screen_at_400_per
         }
     }
     let Some(answers) = browse(&tasks) else { return };
-    let labels = answers[0]["shown"][1]["labels"].as_array().unwrap();
-    assert_events_stand_below_their_threads(labels);
+    // After the axe of the open menu, and that of the first view.
+    let shown = &answers[0]["shown"][2];
+    assert_events_stand_below_their_threads(shown["labels"].as_array().unwrap());
+    assert_headline_is_of_cpu_time(shown, &recording.output);
     for (task, answer) in tasks.iter().zip(&answers) {
         for shown in answer["shown"].as_array().unwrap() {
             let what = format!("{} {} {}: {shown}", task["url"], task["width"], task["dark"]);
@@ -143,6 +150,22 @@ fn the_page_has_no_serious_problem_of_accessibility_and_fits_a_screen_at_400_per
             }
         }
     }
+}
+
+/// Samples of further events have no part in it.
+fn assert_headline_is_of_cpu_time(shown: &Value, profile: &Path) {
+    let report = report(profile, &["--view", "functions"]);
+    let headline = shown["headline"].as_str().unwrap();
+    let (share, rest) = headline.split_once(" % of ").unwrap();
+    let (weight, function) = rest.split_once(" of CPU time is in ").unwrap();
+    let function = function.split([',', ' ']).next().unwrap();
+    assert!(shown["sum"].as_str().unwrap().starts_with(weight), "{shown}");
+    let row = rows_of_report(&report)
+        .into_iter()
+        .find(|row| row.0 == function)
+        .unwrap();
+    let of = whole(&report, &report["selection"]["weight"]);
+    assert_eq!(share, format!("{:.0}", 100.0 * row.2 as f64 / of as f64), "{headline}");
 }
 
 #[test]

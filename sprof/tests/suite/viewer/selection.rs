@@ -58,11 +58,13 @@ fn what_is_selected_in_the_viewer_has_the_figures_of_a_report_with_the_same_cond
         json!({ "url": url(&page(&fib, &[])), "width": 320, "height": 640, "dark": true, "steps": steps(&[
             // The first row by self is `fib`.
             vec![json!(["focus", ".list"]), json!(["key", "Home h"]), json!(["show", ""]), json!(["click", ".crumb"])],
+            vec![json!(["focus", ".list"]), json!(["key", "Home d"]), json!(["show", ""]), json!(["click", ".crumb"])],
             vec![json!(["focus", ".list"]), json!(["key", "Home f"]), json!(["show", ""]), json!(["click", ".crumb"])],
             vec![json!(["focus", ".list"]), json!(["key", "Home Enter"]), json!(["show", ""])],
             at_tab("inverted", &[]),
             searched("/^add$/"),
             at_tab("callers", &[]),
+            saved_and_copied(),
         ]) }),
         json!({ "url": url(&page(&without_lines, &[])), "steps": steps(&[searched("/^work$/"), at_tab("source", &[])]) }),
         json!({ "url": url(&page(&spans, &[])), "width": 360, "height": 800, "dark": true, "steps": steps(&[
@@ -175,21 +177,99 @@ fn what_is_selected_in_the_viewer_has_the_figures_of_a_report_with_the_same_cond
         rows
     };
     assert_eq!(sorted(rows(0)), expected(&["--hide", "fib"]));
-    assert_eq!(sorted(rows(1)), expected(&["--focus", "fib"]));
+    let crumbs = |at: usize| shown(2, at)["crumbs"].clone();
+    assert_eq!(crumbs(0), json!(["hidden: fib (callers keep its time) \u{d7}"]));
+    assert_eq!(sorted(rows(1)), expected(&["--drop", "fib"]));
+    assert_eq!(crumbs(1), json!(["without stacks with fib \u{d7}"]));
+    assert_eq!(sorted(rows(2)), expected(&["--focus", "fib"]));
     assert_eq!(
-        rows(2),
+        rows(3),
         [("main".to_owned(), 0, 600)],
         "the callers of fib, of the outermost call"
     );
-    let callees = rows_of_page(&shown(2, 2)["lists"][1]);
+    let callees = rows_of_page(&shown(2, 3)["lists"][1]);
     assert_eq!(callees, [("add".to_owned(), 100, 100)], "the callees of fib");
-    let inverted = rows(3);
+    let inverted = rows(4);
     assert_eq!(inverted[0], ("fib".to_owned(), 500, 500), "by self: {inverted:?}");
-    assert_eq!(shown(2, 4)["note"], "It calls nothing in these samples.");
-    for answer in answers[2]["shown"].as_array().unwrap() {
+    assert_eq!(shown(2, 5)["note"], "It calls nothing in these samples.");
+    for answer in &answers[2]["shown"].as_array().unwrap()[..6] {
         assert_eq!(answer["overflow"], 0, "the page is no wider than its window");
     }
+    assert_saved_and_copied(&answers[2]["shown"].as_array().unwrap()[6..], &fib);
 }
+
+/// Uses the menu in a page of `fib.folded` at `add`, and notes what it saves and copies.
+fn saved_and_copied() -> Vec<Value> {
+    let mut steps = vec![json!([
+        "eval",
+        "URL.createObjectURL = (blob) => { window.blob = blob; return ''; };
+         HTMLAnchorElement.prototype.click = () => {};
+         Object.defineProperty(navigator, 'clipboard', { value: { writeText: async (text) => { window.copied = text; } } });"
+    ])];
+    let use_menu = |item: &str, result: &str| {
+        [
+            json!(["click", "#menu summary"]),
+            json!(["click", format!("#{item}")]),
+            json!(["eval", result]),
+        ]
+    };
+    steps.push(json!(["key", "Escape"]));
+    steps.extend(use_menu("save-folded", "window.blob.text()"));
+    steps.extend(use_menu("copy-stack", "window.copied"));
+    steps.extend([json!(["click", "#tab-inverted"]), json!(["focus", ".list"])]);
+    steps.push(json!(["key", "Home ArrowRight ArrowDown"]));
+    steps.extend(use_menu("copy-stack", "window.copied"));
+    steps.extend(use_menu("copy-text", "window.copied"));
+    steps.extend(use_menu("copy-markdown", "window.copied"));
+    // The colours are of the page, and stay.
+    let colors = "[document.documentElement.dataset.theme, getComputedStyle(document.body).backgroundColor, location.hash.includes('light')]";
+    steps.extend([
+        json!(["eval", colors]),
+        json!(["click", "#menu summary"]),
+        json!(["focus", "#theme"]),
+        json!(["key", "l i Tab"]),
+        json!(["reload", ""]),
+        json!(["eval", colors]),
+    ]);
+    steps
+}
+
+fn assert_saved_and_copied(shown: &[Value], file: &Path) {
+    let exported = run(sprof().arg("export").arg(file).args(["-q", "-f", "folded", "-o", "-"]));
+    let exported = String::from_utf8(exported).unwrap();
+    // The viewer's flame graph has no row of processes.
+    let lines: Vec<&str> = exported.lines().map(|line| line.split_once(';').unwrap().1).collect();
+    let text = |at: usize| shown[at].as_str().unwrap();
+    assert_eq!(text(1).lines().collect::<Vec<_>>(), lines);
+    assert_eq!(text(2), "add\nfib\nmain\n");
+    // The second caller of `fib`.
+    assert_eq!(text(3), "fib\nfib\nfib\n");
+    let rows: Vec<&str> = text(4).lines().collect();
+    assert_eq!(rows[..2], ["Total\tsamples\tFunction", "50.00 %\t500\tfib"]);
+    assert_eq!(rows[2], "50.00 %\t500\t\u{a0}\u{a0}fib");
+    let markdown: Vec<&str> = text(5).lines().collect();
+    let expected = [
+        "| Total | samples | Function |",
+        "|---|---|---|",
+        "| 50.00 % | 500 | fib |",
+    ];
+    assert_eq!(markdown[..3], expected);
+    assert_eq!(shown[6], json!(["dark", "rgb(15, 19, 24)", false]));
+    assert_eq!(shown[7], json!(["light", "rgb(255, 255, 255)", false]));
+}
+
+/// Turns the wheel over the flame graph: alone, which zooms nothing, and with Ctrl.
+const ZOOM_BY_WHEEL: &str = "(() => {
+    const canvas = document.querySelector('.flame canvas');
+    const { left, width, top } = canvas.getBoundingClientRect();
+    const turn = (ctrlKey) => canvas.dispatchEvent(new WheelEvent('wheel',
+        { clientX: left + width / 4, clientY: top + 90, deltaY: -100, ctrlKey, bubbles: true, cancelable: true }));
+    const scrolls = turn(false);
+    const before = document.querySelector('.flame-view').dataset.part;
+    turn(true);
+    canvas.dispatchEvent(new PointerEvent('pointermove', { clientX: left + width / 4, clientY: top + 30, pointerType: 'mouse', bubbles: true }));
+    return [scrolls, before, document.querySelector('.flame-view').dataset.part, document.getElementById('tip').textContent];
+})()";
 
 /// The address follows a moment later, so each step waits for it.
 #[test]
@@ -212,6 +292,7 @@ fn an_address_shows_the_same_after_a_reload_and_back_takes_back_a_step() {
         ("click", json!(".flame-view [aria-pressed]"), "whole="),
         ("focus", json!(".flame"), ""),
         ("key", json!("ArrowDown ArrowDown Enter"), "zoom="),
+        ("eval", json!(ZOOM_BY_WHEEL), "part="),
         ("key", json!("/"), ""),
         ("type", json!("main"), "search=main"),
         ("show", json!(""), ""),
@@ -235,12 +316,22 @@ fn an_address_shows_the_same_after_a_reload_and_back_takes_back_a_step() {
     let Some(answers) = browse(&tasks) else { return };
     let facts = |shown: &Value| {
         let keys = [
-            "tab", "sum", "weight", "matched", "crumbs", "lists", "zoomed", "range", "labels", "hint",
+            "tab", "sum", "weight", "matched", "crumbs", "lists", "zoomed", "part", "range", "labels", "hint",
         ];
         keys.map(|key| shown[key].clone())
     };
-    let shown = answers[0]["shown"].as_array().unwrap();
-    let (callers_in_a_row, shown) = shown.split_first().unwrap();
+    let [callers_in_a_row, wheel, shown @ ..] = &answers[0]["shown"].as_array().unwrap()[..] else {
+        panic!("{}", answers[0])
+    };
+    // A quarter from the left stays where it is.
+    let length = (-0.25f64).exp();
+    let from = 0.25 * (1.0 - length);
+    let part = format!("{from:.4},{:.4}", from + length);
+    assert_eq!(
+        [&wheel[0], &wheel[1], &wheel[2]],
+        [&json!(true), &json!("0.0000,1.0000"), &json!(part)]
+    );
+    assert!(wheel[3].as_str().unwrap().starts_with("total "), "{wheel}");
     assert_eq!(facts(&shown[0]), facts(&shown[1]));
     let samples = |options: &[&str]| report(&split.output, options)["selection"]["samples"].as_f64().unwrap();
     let share = 100.0 * samples(&["--focus", "sixty"]) / samples(&[]);

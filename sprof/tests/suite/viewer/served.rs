@@ -24,6 +24,8 @@ fn the_server_has_the_viewer_with_sources_and_other_pages_read_nothing() {
         fetch(&format!("/{}/view/data", served.token)),
         fetch("/wrong/view/data"),
         fetch(&format!("/{}/view/../../etc/passwd", served.token)),
+        json!(["eval", "fetch(document.getElementById('save-svg').href).then((answer) => answer.text())"]),
+        json!(["eval", "fetch(document.getElementById('save-pprof').href).then((answer) => answer.arrayBuffer()).then((bytes) => [...new Uint8Array(bytes)])"]),
     ]);
     let data = format!("/{}/view/data", served.token);
     let folder = temp_dir();
@@ -52,6 +54,20 @@ fn the_server_has_the_viewer_with_sources_and_other_pages_read_nothing() {
         "{hot:?}"
     );
     assert_eq!((shown(3), shown(4), shown(5)), (&200.into(), &404.into(), &404.into()));
+    let svg = run(sprof()
+        .arg("export")
+        .arg(&recording.output)
+        .args(["-q", "-f", "svg", "-o", "-"]));
+    assert_eq!(shown(6).as_str().unwrap().as_bytes(), svg);
+    let pprof = folder.path().join("profile.pb.gz");
+    let bytes = shown(7).as_array().unwrap().iter();
+    std::fs::write(
+        &pprof,
+        bytes.map(|byte| byte.as_u64().unwrap() as u8).collect::<Vec<_>>(),
+    )
+    .unwrap();
+    let [theirs, ours] = [&pprof, &recording.output].map(|file| report(file, &["--view", "functions"]));
+    assert_eq!(theirs["selection"]["samples"], ours["selection"]["samples"]);
     for request in answers[0]["requests"].as_array().unwrap() {
         assert!(request.as_str().unwrap().contains(&origin), "{request}");
     }

@@ -3,8 +3,10 @@
 
 /** Browsers refuse many changes of the address within seconds, and arrow keys make many. */
 const ADDRESS_MS = 150;
+/** Of parts of a width. */
+const PART_DIGITS = 9;
 /** Changes that Back takes back. @type {(keyof State)[]} */
-const STEPS = ["kind", "range", "view", "threads", "inside", "hidden", "focus", "code", "tab", "zoom", "whole", "assembly"];
+const STEPS = ["kind", "range", "view", "threads", "inside", "hidden", "focus", "dropped", "code", "tab", "zoom", "whole", "assembly"];
 
 let addressTimer = 0;
 let isStep = false;
@@ -19,7 +21,7 @@ function numbersOf() {
 
 /** The state as the fragment of an address; what is as at the start is left out. */
 function addressOf() {
-  const { range, view, threads, inside, hidden, focus, code, func, query, tab, sort, zoom, whole, assembly } = state;
+  const { range, view, threads, inside, hidden, focus, dropped, code, func, query, tab, sort, zoom, part, whole, assembly } = state;
   const said = new URLSearchParams();
   const time = (/** @type {TimeSpan} */ span) => `${span.from}-${span.to}`;
   if (tab !== TABS[0].id) said.set("tab", tab);
@@ -30,7 +32,9 @@ function addressOf() {
   if (focus.length > 0) said.set("focus", focus.join());
   if (code >= 0) said.set("code", String(code));
   if (hidden.length > 0) said.set("hide", hidden.join());
+  if (dropped.length > 0) said.set("drop", dropped.join());
   if (zoom.length > 0) said.set("zoom", zoom.join());
+  if (part) said.set("part", `${part.from.toFixed(PART_DIGITS)}-${part.to.toFixed(PART_DIGITS)}`);
   if (func >= 0) said.set("function", String(func));
   if (inside) said.set("inside", inside);
   if (query) said.set("search", query);
@@ -52,6 +56,7 @@ function stateOfAddress() {
     const [from, to] = (/^(\d+)-(\d+)$/.exec(said.get(key) ?? "") ?? []).slice(1).map(Number);
     return from < to && from < profile.endUs ? { from, to } : null;
   };
+  const [partFrom, partTo] = (/^([01]\.\d+)-([01]\.\d+)$/.exec(said.get("part") ?? "") ?? []).slice(1).map(Number);
   const funcs = profile.names.length;
   const threads = numbers("threads", profile.threads.length);
   const [column, up] = (said.get("sort") ?? "own").split("-");
@@ -62,8 +67,10 @@ function stateOfAddress() {
     threads: threads.length > 0 ? new Set(threads) : null,
     hidden: numbers("hide", funcs),
     focus: numbers("focus", funcs),
+    dropped: numbers("drop", funcs),
     code: numbers("code", profile.codes.length)[0] ?? -1,
     zoom: numbers("zoom", funcs),
+    part: partFrom < partTo && partTo <= 1 ? { from: partFrom, to: partTo } : null,
     func: numbers("function", funcs)[0] ?? -1,
     query: said.get("search") ?? "",
     inside: spanNames().find(([name]) => name === said.get("inside"))?.[0] ?? "",

@@ -25,8 +25,9 @@
       element.textContent = text;
       document.head.append(element);
     };
-    add("style", style);
     window.sprofData = await data;
+    // The script chooses the colours: they come at once.
+    add("style", style);
     add("script", script);
   } catch (error) {
     status.textContent = "The profile can't be shown: " + error.message;

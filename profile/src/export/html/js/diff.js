@@ -35,7 +35,7 @@ const surely = (() => {
 
 /** Chance is known for all samples, not for a selection of them. */
 function isTested() {
-  return state.hidden.length === 0 && state.focus.length === 0;
+  return state.hidden.length + state.focus.length + state.dropped.length === 0;
 }
 
 /** @param {Sums} of @param {number} weight */
@@ -72,7 +72,7 @@ function diffInWords(name, node, func) {
   const [after, before] = sides();
   const of = (/** @type {Sums} */ side) => (node >= 0 ? side.total[node] : side.totalOf[func]);
   const sure = node >= 0 ? surely.nodes.get(node) : surely.total.get(func);
-  return `${name}: ${changeInWords(shareOf(after, of(after)), shareOf(before, of(before)), sure)}`;
+  return `${changeInWords(shareOf(after, of(after)), shareOf(before, of(before)), sure)}: ${name}`;
 }
 
 /** As in the flame graph of `sprof diff`: see of_change in color.rs. @param {number} node @param {boolean} inlined */

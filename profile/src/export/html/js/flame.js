@@ -4,6 +4,12 @@
 const FLAME_ROW = 20;
 /** Narrower frames are not drawn. */
 const LEAST_PX = 0.4;
+/** The smallest part of a frame that is shown in its place. */
+const LEAST_PART = 1e-6;
+/** How much larger a pixel of a wheel makes, and the most pixels of a turn: mice turn by 100, touchpads by 1 to 20. */
+const WHEEL = { scale: 0.01, most: 25 };
+/** A pointer that moves less is a click. */
+const CLICK_PX = 4;
 
 /**
  * @typedef {object} FlameBox
@@ -32,13 +38,16 @@ function flameTab() {
     spacer,
   );
   const legend = make("p", { class: "legend" });
-  const colors = profile.codes.map(([name, hue, saturation, lightness]) => [`hsl(${hue} ${saturation * 100}% ${lightness * 100}%)`, name]);
+  const { totalOf } = sums();
+  const isShown = (/** @type {number} */ code) => totalOf.some((weight, func) => weight > 0 && profile.code[func] === code);
+  const codes = profile.codes.filter((_, code) => isShown(code));
+  const colors = codes.map(([name, hue, saturation, lightness]) => [`hsl(${hue} ${saturation * 100}% ${lightness * 100}%)`, name]);
   for (const [color, name] of profile.diff ? changeLegend() : colors) {
     const swatch = make("span", { class: "swatch", "aria-hidden": true });
     swatch.style.background = color;
     legend.append(make("span", {}, swatch, name), " ");
   }
-  const out = make("button", { type: "button" }, "Zoom out");
+  const out = make("button", { type: "button", title: "Ctrl and the wheel, or two fingers, zoom at a place; drag moves" }, "Zoom out");
   const whole = make("button", { type: "button", "aria-pressed": String(state.whole), title: "Give each caller that all stacks have in common a row of its own" }, "Whole stacks");
   const bar = make("div", { class: "bar" }, out, whole, legend);
   const element = make("div", { class: "flame-view" }, bar, area);
@@ -48,11 +57,12 @@ function flameTab() {
   let boxes = [];
 
   const paint = profile.diff ? changeColor : (/** @type {number} */ node, /** @type {boolean} */ inlined) => colorOf(tree.func[node], inlined);
-  const words = (/** @type {number} */ node) => {
+  /** Figures, name and place. @param {number} node */
+  const lines = (node) => {
     const folded = foldAt(node);
-    if (folded) return `${callersInWords(functionsOf(folded))}; Enter or a click shows each`;
+    if (folded) return [`${callersInWords(functionsOf(folded))}; Enter or a click shows each`];
     const func = tree.func[node];
-    return profile.diff && func >= 0 ? diffInWords(profile.names[func], node, func) : inWords(func, own[node], total[node], variancesOf(sums(), node));
+    return profile.diff && func >= 0 ? [diffInWords(profile.names[func], node, func)] : inLines(func, own[node], total[node], variancesOf(sums(), node));
   };
   const draw = () => {
     const { isMatch } = search();
@@ -76,7 +86,9 @@ function flameTab() {
       if (!isFolded) add({ node, x: 0, y: row++ * FLAME_ROW, width });
       else if (depth === 1) add({ node, x: 0, y: row++ * FLAME_ROW, width, below: above[above.length - 1] });
     });
-    const open = [{ node: zoomed, x: 0, y: row * FLAME_ROW, width }];
+    const { from, to } = state.part ?? { from: 0, to: 1 };
+    const full = width / (to - from);
+    const open = [{ node: zoomed, x: -from * full, y: row * FLAME_ROW, width: full }];
     let deepest = 0;
     for (let box = open.pop(); box; box = open.pop()) {
       boxes.push(box);
@@ -87,7 +99,12 @@ function flameTab() {
       for (let child = tree.first[box.node]; child >= 0; child = tree.next[child]) {
         const wide = total[child] * scale;
         const y = box.y + FLAME_ROW;
-        const below = box.node === 0 && !state.whole ? onlyCallee(child, scale) : child;
+        // The same at each zoom: rows would jump.
+        const below = box.node === 0 && !state.whole ? onlyCallee(child, width / total[0]) : child;
+        if (x + wide < 0 || x > width) {
+          x += wide;
+          continue;
+        }
         if (below !== child) {
           add({ node: child, x, y, width: wide, below });
           open.push({ node: below, x, y: y + FLAME_ROW, width: total[below] * scale });
@@ -99,11 +116,12 @@ function flameTab() {
     const [text, dim, found, line, root] = ["--on-frame", "--on-dim", "--found", "--accent", "--root"].map(cssColor);
     const isSearch = state.query !== "";
     for (const box of boxes) {
-      const { node, x, y, width: wide } = box;
-      const at = y - top;
+      const { node, y } = box;
+      const [x, end] = [Math.max(0, box.x), Math.min(width, box.x + box.width)];
+      const [wide, at] = [end - x, y - top];
       if (at + FLAME_ROW < 0 || at > height) continue;
       const func = tree.func[node];
-      const isCaller = node !== zoomed && wide === width && above.includes(node);
+      const isCaller = above.includes(node);
       const isFound = isSearch && functionsOf(box).some(isMatch);
       const isDim = isCaller || (isSearch && !isFound);
       context.globalAlpha = isDim ? 0.4 : 1;
@@ -121,7 +139,9 @@ function flameTab() {
         context.strokeRect(x + 1, at + 1, Math.max(1, wide - 2), FLAME_ROW - 3);
       }
     }
-    out.disabled = zoomed === 0;
+    out.disabled = zoomed === 0 && !state.part;
+    canvas.style.cursor = state.part ? "grab" : "pointer";
+    element.dataset.part = [from, to].map((end) => end.toFixed(4)).join();
     element.dataset.folded = String(boxes.filter((box) => box.below).length);
   };
   /** The first node from this one on that has more than one callee, if two before it have no more and nothing of their own. @param {number} node @param {number} scale */
@@ -158,6 +178,7 @@ function flameTab() {
     if (foldAt(node)) return unfold(true);
     zoomed = current = node;
     state.zoom = pathOf(tree, node);
+    state.part = null;
     noteAddress(["zoom"]);
     area.scrollTop = 0;
     element.dataset.zoomed = node > 0 ? profile.names[tree.func[node]] : "";
@@ -167,14 +188,18 @@ function flameTab() {
   /** @param {number} node */
   const tell = (node) => {
     state.func = tree.func[node];
+    chosenPath = pathOf(tree, node);
     noteAddress(["func"]);
-    hint(words(node));
+    const [figures, name, place] = lines(node);
+    hint(figures + (name ? `: ${name}` : "") + (place ? ` (${place})` : ""));
     showActions();
   };
   /** @param {number} node */
   const go = (node) => {
     if (node < 0) return;
     current = node;
+    const isVisible = (/** @type {FlameBox} */ { x, width }) => x + width > 0 && x < area.clientWidth;
+    if (!boxes.some((box) => box.node === node && isVisible(box))) show(0, 1);
     const box = boxes.find((box) => box.node === node);
     if (box && (box.y < area.scrollTop || box.y + FLAME_ROW > area.scrollTop + area.clientHeight)) {
       area.scrollTop = Math.max(0, box.y - area.clientHeight / 2);
@@ -188,14 +213,74 @@ function flameTab() {
     const [x, y] = [event.clientX - place.left, event.clientY - place.top + area.scrollTop];
     return boxes.find((box) => x >= box.x && x < box.x + box.width && y >= box.y && y < box.y + FLAME_ROW);
   };
-  canvas.addEventListener("mousemove", (event) => {
-    const box = boxAt(event);
-    canvas.style.cursor = box ? "pointer" : "";
-    canvas.title = box && box.node > 0 ? words(box.node) : "";
-    if (box) hint(words(box.node));
+  /** Shows this part of the zoomed frame. @param {number} from @param {number} length */
+  const show = (from, length) => {
+    const start = Math.max(0, Math.min(1 - length, from));
+    state.part = length < 1 ? { from: start, to: start + length } : null;
+    noteAddress(["part"]);
+    hideTip();
+    draw();
+  };
+  const partNow = () => state.part ?? { from: 0, to: 1 };
+  /** Makes what is at this place larger, or smaller. @param {number} clientX @param {number} factor Of the part that is shown. */
+  const scaleAt = (clientX, factor) => {
+    const { from, to } = partNow();
+    const place = canvas.getBoundingClientRect();
+    const share = (clientX - place.left) / Math.max(1, place.width);
+    const length = Math.max(LEAST_PART, Math.min(1, (to - from) * factor));
+    show(from + share * (to - from - length), length);
+  };
+  /** @param {number} px */
+  const move = (px) => {
+    const { from, to } = partNow();
+    show(from - (px / Math.max(1, area.clientWidth)) * (to - from), to - from);
+  };
+  area.addEventListener(
+    "wheel",
+    (event) => {
+      const isSideways = Math.abs(event.deltaX) > Math.abs(event.deltaY);
+      // Without a key, the wheel scrolls: the graph, or the page.
+      if (event.ctrlKey || event.metaKey) scaleAt(event.clientX, Math.exp(WHEEL.scale * Math.max(-WHEEL.most, Math.min(WHEEL.most, event.deltaY))));
+      else if (state.part && isSideways) move(-event.deltaX);
+      else return hideTip();
+      event.preventDefault();
+    },
+    { passive: false },
+  );
+  /** Buttons and fingers that are down. @type {Map<number, PointerEvent>} */
+  const down = new Map();
+  let moved = 0;
+  canvas.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0) return;
+    if (down.size === 0) moved = 0;
+    down.set(event.pointerId, event);
+    canvas.setPointerCapture(event.pointerId);
   });
+  canvas.addEventListener("pointermove", (event) => {
+    const before = down.get(event.pointerId);
+    if (!before) {
+      const box = boxAt(event);
+      if (box) showTip(event, lines(box.node));
+      else hideTip();
+      return;
+    }
+    down.set(event.pointerId, event);
+    const by = event.clientX - before.clientX;
+    moved += Math.abs(by);
+    if (moved < CLICK_PX) return;
+    const other = [...down.values()].find(({ pointerId }) => pointerId !== event.pointerId);
+    if (!other) return move(by);
+    const apart = (/** @type {PointerEvent} */ of) => Math.max(1, Math.hypot(of.clientX - other.clientX, of.clientY - other.clientY));
+    scaleAt((event.clientX + other.clientX) / 2, apart(before) / apart(event));
+  });
+  for (const name of ["pointerup", "pointercancel"]) {
+    canvas.addEventListener(name, (event) => down.delete(/** @type {PointerEvent} */ (event).pointerId));
+  }
+  canvas.addEventListener("pointerleave", hideTip);
   canvas.addEventListener("click", (event) => {
+    if (moved >= CLICK_PX) return;
     const box = boxAt(event);
+    hideTip();
     area.focus();
     if (box) zoom(box.node);
   });
@@ -206,10 +291,7 @@ function flameTab() {
     else if (event.key === "ArrowLeft") go(sibling(tree, total, current, -1));
     else if (event.key === "ArrowRight") go(sibling(tree, total, current, 1));
     else if (event.key === "Enter") zoom(current);
-    else if (event.key === "Escape" && zoomed !== 0) {
-      event.stopPropagation();
-      zoom(0);
-    } else if (!functionKey(tree.func[current], event)) return;
+    else if (!functionKey(tree.func[current], event)) return;
     event.preventDefault();
   });
   out.addEventListener("click", () => zoom(0));

@@ -21,13 +21,16 @@ if (profile.diff) {
 
 const KEYS = [
   ["/", "search; /.../ is a regular expression; Enter goes to the view"],
-  ["Escape", "take back: the search, the zoom, the selected time, the threads, the spans, what is hidden"],
+  ["Escape", "take back: the search, the zoom, the selected time, the threads, the spans, what is dropped and hidden"],
   ["1 2 3", "in Functions: sort by self, total, name"],
   ["Arrow keys", "move in tables, trees, the flame graph and the timeline; right and left open and close"],
   ["*", "in a tree: open the hot path below"],
   ["Enter", "callers and callees of a function; zoom in the flame graph; select a thread or a time; the source of an instruction"],
+  ["Ctrl + wheel", "zoom at a place of the flame graph, as two fingers do; drag moves"],
   ["c  s  a", "callers, source, assembly of the chosen function"],
-  ["f  h", "focus on the function, hide it"],
+  ["f", "focus: only stacks with the chosen function"],
+  ["h", "hide the chosen function: its callers get its time"],
+  ["d", "drop: leave out the stacks with the chosen function, and their time"],
   ["Shift + \u2190 \u2192", "in the timeline: select a time"],
   ["g", "then f, g, k, t, i, c, s, h or m: go to functions, flame graph, stack chart, tree, inverted, callers, source, heat map, markers"],
 ];
@@ -53,8 +56,7 @@ function showHead() {
   if (of && of.rowsAre !== "none") parts.push(count(of.samples, of.waits ? "wait" : "sample", of.waits ? "waits" : "samples"));
   if (of && nsPerWeight(of) > 0 && about.recorded?.askedRateHz) parts.push(`${grouped(about.recorded.askedRateHz)} samples a second of CPU time asked`);
   if (about.startMs > 0) parts.push(make("time", {}, new Date(about.startMs).toISOString().slice(0, 19).replace("T", " ") + " UTC"));
-  const by = [about.by, about.os, about.cpu].filter((part) => part);
-  if (by.length > 0) parts.push(by.join(", "));
+  if (about.by) parts.push(about.by);
   const texts = parts.flatMap((part, at) => [at > 0 ? " \u00b7 " : "", part]);
   byId("recorded").replaceChildren(...texts);
 }
@@ -74,7 +76,7 @@ function showHeadline() {
   const whole = (/** @type {number} */ share) => `${(100 * share).toFixed(0)} %`;
   if (headline?.function && of) {
     const [func, share, hottest, part] = headline.function;
-    const weight = sumsOf(profile, { kind: of, range: null, threads: null, hidden: [], focus: [], code: -1 }).weight;
+    const weight = sumsOf(profile, { kind: of, range: null, threads: null, hidden: [], focus: [], dropped: [], code: -1 }).weight;
     words.push(`${whole(share)} of ${amount(weight, of)} of ${of.name} is in `, link(func));
     if (hottest === func) words.push(`, ${whole(part)} of that in its own code.`);
     else words.push(" and what it calls, ", `${whole(part)} of that in `, link(hottest), ".");
@@ -85,16 +87,24 @@ function showHeadline() {
 
 /** What the words of the quality panel mean. The labels are those of the profile's own table. @type {Record<string, string>} */
 const MEANINGS = {
+  "Samples": "of threads that ran",
   "Lost records": "samples that never reached the recorder: shares may be wrong",
   "Stacks truncated": "the stack ends before the start of the thread: callers are missing",
   "Stacks unverified": "a caller was found by a guess that nothing confirms: callers may be wrong",
+  "Samples without symbols": "what ran has an address instead of a name: its file has no symbols",
   "Of them truncated": "not part of those above",
+  "Event": "what takes a sample",
+  "Asked rate": "samples a second of CPU time",
+  "Achieved rate": "lower than asked: samples are missing",
+  "Kernel code": "the part of the stacks in the kernel",
 };
 /** What is missing or doubtful in less than this share of the samples changes no picture. */
 const LIMITED = 0.01;
+/** What the badge means. */
+const BADGES = { good: "\u2713", limited: "!", unknown: "?" };
 
 /**
- * The quality of the recording, one row a figure, and whether something matters.
+ * The quality of the recording: its line, one row a figure, how much is missing or doubtful, and whether that matters.
  * @param {Recorded} recorded
  */
 function qualityOf(recorded) {
@@ -105,55 +115,72 @@ function qualityOf(recorded) {
   const ofSamples = (part) => withShare(part, samples + lost);
   /** @type {(part: number) => string} */
   const ofBeside = (part) => withShare(part, stacksBeside);
-  const [cut, guessed] = [truncated - truncatedBeside, unverified - unverifiedBeside];
-  let line = `${ofSamples(lost)} lost, ${ofSamples(cut)} truncated, ${ofSamples(guessed)} unverified`;
+  const [nameless, named] = profile.nameless ?? [0, 0];
+  const [cut, guessed, withoutName] = [truncated - truncatedBeside, unverified - unverifiedBeside, withShare(nameless, named)];
+  const parts = [`${ofSamples(lost)} lost, ${ofSamples(cut)} truncated, ${ofSamples(guessed)} unverified, ${withoutName} without symbols`];
   /** @type {[string, string][]} */
   const rows = [
     ["Samples", grouped(samples)],
     ["Lost records", ofSamples(lost)],
     ["Stacks truncated", ofSamples(cut)],
     ["Stacks unverified", ofSamples(guessed)],
+    ["Samples without symbols", withoutName],
   ];
   if (stacksBeside > 0) {
     const beside = recorded.heap ? "waits, point events and blocks of memory" : "waits and point events";
-    line += `; ${beside}: ${ofBeside(truncatedBeside)} truncated, ${ofBeside(unverifiedBeside)} unverified`;
+    if (truncatedBeside + unverifiedBeside > 0) parts.push(`${beside}: ${ofBeside(truncatedBeside)} truncated, ${ofBeside(unverifiedBeside)} unverified`);
     rows.push(["Stacks of " + beside, grouped(stacksBeside)]);
     rows.push(["Of them truncated", ofBeside(truncatedBeside)], ["Of them unverified", ofBeside(unverifiedBeside)]);
   }
-  let isLimited = lost + cut + guessed >= LIMITED * (samples + lost) && lost + cut + guessed > 0;
-  isLimited ||= stacksBeside > 0 && truncatedBeside + unverifiedBeside >= LIMITED * stacksBeside;
+  let missing = lost + cut + guessed;
+  let isLimited = missing >= LIMITED * (samples + lost) && missing > 0;
+  const besideMissing = truncatedBeside + unverifiedBeside;
+  isLimited ||= besideMissing > 0 && besideMissing >= LIMITED * stacksBeside;
+  missing += besideMissing;
   for (const { what, count: number, ns, words } of recorded.limits) {
-    const value = [typeof number === "number" && grouped(number), typeof ns === "number" && duration(ns), words];
-    rows.push([what, value.filter((part) => part).join(", ")]);
-    isLimited ||= typeof number !== "number" || number >= LIMITED * samples;
+    const value = [typeof number === "number" && grouped(number), typeof ns === "number" && duration(ns), words].filter((part) => part).join(", ");
+    rows.push([what, value]);
+    missing++;
+    if (typeof number === "number" && number < LIMITED * samples) continue;
+    isLimited = true;
+    parts.push(`${what}: ${value}`);
   }
   rows.push(["Event", recorded.event]);
   if (recorded.askedRateHz) rows.push(["Asked rate", `${recorded.askedRateHz.toFixed(1)} Hz`]);
   if (recorded.achievedRateHz) rows.push(["Achieved rate", `${recorded.achievedRateHz.toFixed(1)} Hz`]);
   rows.push(["Kernel code", recorded.kernelCode]);
-  return { line, rows, isLimited };
+  return { line: parts.join("; "), rows, missing, isLimited };
 }
 
 function showQuality() {
   const { about } = profile;
   const of = kind();
+  const [nameless, named] = profile.nameless ?? [0, 0];
   /** Of the file or of the recorder; none where nobody says. */
   const known = about.recorded && !about.newer ? qualityOf(about.recorded) : null;
   const rows = known?.rows ?? [];
-  let line = "the file does not say what was lost or guessed";
+  const withoutName = `${withShare(nameless, named)} without symbols`;
+  let line = `the file does not say what was lost or guessed; ${withoutName}`;
   if (about.exact) line = "each was counted, none sampled";
   if (about.newer) line = "a newer sprof wrote the file; update sprof to read what was lost or guessed";
-  if (known) line = known.line;
+  const machine = [about.os, about.cpu].filter((part) => part).join(", ");
+  if (machine) rows.push(["Machine", machine]);
+  if (!known && nameless > 0) rows.push(["Samples without symbols", withShare(nameless, named)]);
   if (of?.unusable) rows.push(["Samples without a usable weight, left out", grouped(of.unusable)]);
   if (profile.markers.leftOut > 0) rows.push(["Markers that are left out of the timeline", grouped(profile.markers.leftOut)]);
-  const isLimited = known?.isLimited || about.notes.length > 0 || (of?.unusable ?? 0) > 0;
-  const [badge, state] = isLimited ? ["!", "limited"] : known ? ["\u2713", "good"] : ["?", "unknown"];
+  const hasNames = nameless === 0 || nameless < LIMITED * named;
+  const isLimited = known?.isLimited || !hasNames || about.notes.length > 0 || (of?.unusable ?? 0) > 0;
+  const state = isLimited ? "limited" : known || about.exact ? "good" : "unknown";
+  if (known) {
+    const isWhole = known.missing + nameless === 0;
+    line = `${isLimited ? "part is missing or doubtful" : isWhole ? "nothing is missing" : "less than 1 % is missing or doubtful"}; ${known.line}`;
+  }
   byId("quality").dataset.state = state;
   const others = about.notes.length > 1 ? `; ${count(about.notes.length - 1, "further note", "further notes")}` : "";
   const note = about.notes.length > 0 ? ` \u00b7 ${about.notes[0]}${others}` : "";
-  byId("quality-line").replaceChildren(make("span", { class: "badge", "aria-hidden": true }, badge), `Quality: ${line}${note}`);
+  byId("quality-line").replaceChildren(make("span", { class: "badge", "aria-hidden": true }, BADGES[state]), `Quality: ${line}${note}`);
   const table = (/** @type {[string, string][]} */ of) =>
-    make("dl", {}, ...of.map(([label, value]) => make("div", {}, make("dt", {}, label), make("dd", {}, value, MEANINGS[label] && make("small", {}, MEANINGS[label])))));
+    make("dl", {}, ...of.map(([label, value]) => make("div", {}, make("dt", {}, label, MEANINGS[label] && make("small", {}, MEANINGS[label])), make("dd", {}, value))));
   const parts = [...about.notes.map((note) => make("p", {}, note)), table(rows)];
   // sprof repeats its facts there for the Firefox Profiler.
   const shown = new Set(rows.map(([label]) => label));
@@ -177,13 +204,14 @@ function showKinds() {
 
 /** Names what is selected, with a button each to take it back. */
 function showFilters() {
-  const { hidden, focus, code, threads, query, inside } = state;
+  const { hidden, focus, dropped, code, threads, query, inside } = state;
   const bar = byId("filters");
   const what = kind();
-  /** @param {string} what @param {() => void} undo */
-  const crumb = (what, undo) => {
-    const button = make("button", { type: "button", class: "crumb", title: `${what}: take back` }, make("span", { class: "text" }, what), make("span", { "aria-hidden": true }, " \u00d7"));
-    button.setAttribute("aria-label", `${what}: take back`);
+  /** @param {string} what @param {() => void} undo @param {string} [after] */
+  const crumb = (what, undo, after = "") => {
+    const label = `${what}${after && `, ${after}`}: take back`;
+    const cross = make("span", { class: "cross", "aria-hidden": true }, " \u00d7");
+    const button = make("button", { type: "button", class: "crumb", title: label, "aria-label": label }, make("span", { class: "text" }, what), after && make("span", { class: "after" }, ` (${after})`), cross);
     button.addEventListener("click", undo);
     return button;
   };
@@ -193,15 +221,15 @@ function showFilters() {
   if (inside) parts.push(crumb(`inside ${inside}${what?.measure ? " (not of blocks)" : ""}`, () => change({ inside: "" })));
   if (code >= 0) parts.push(crumb(`only ${profile.codes[code][0]}`, () => change({ code: -1 })));
   for (const func of focus) parts.push(crumb(`only stacks with ${shortOf(func)}`, () => change({ focus: focus.filter((of) => of !== func) })));
-  for (const func of hidden) parts.push(crumb(`without ${shortOf(func)}`, () => change({ hidden: hidden.filter((of) => of !== func) })));
+  for (const func of hidden) parts.push(crumb(`hidden: ${shortOf(func)}`, () => change({ hidden: hidden.filter((of) => of !== func) }), "callers keep its time"));
+  for (const func of dropped) parts.push(crumb(`without stacks with ${shortOf(func)}`, () => change({ dropped: dropped.filter((of) => of !== func) })));
   const of = sums();
-  const number = what && what.rowsAre !== "none" ? `, ${count(of.samples, what.waits ? "wait" : "sample", what.waits ? "waits" : "samples")}` : "";
-  const isCount = what && nsPerWeight(what) === 0 && what.unit !== "bytes";
-  const weight = amount(of.weight) + (isCount ? ` ${unitOf(what)}` : "") + errorOf(of.weight, of.variance?.weight ?? 0);
-  let text = (parts.length > 0 ? "Selected: " : "") + weight + (isCount && what.unit === "samples" ? "" : number);
+  const isOfSamples = what && what.rowsAre !== "none" && (what.unit !== "samples" || nsPerWeight(what) > 0);
+  const number = isOfSamples ? ` in ${count(of.samples, what.waits ? "wait" : "sample", what.waits ? "waits" : "samples")}` : "";
+  let text = (parts.length > 0 ? "Selected: " : "") + amountInWords(of.weight) + errorOf(of.weight, of.variance?.weight ?? 0) + number;
   if (query) {
     const { error } = search();
-    text += error ? `; ${error}` : `; ${query} is on ${percent(matchedWeight(), of.weight)}`;
+    text += error ? `; ${error}` : `; stacks with ${query}: ${percent(matchedWeight(), of.weight)}`;
   }
   const sum = make("span", { class: "sum", role: "status", "data-weight": of.weight, "data-samples": of.samples, "data-matched": query ? matchedWeight() : "" }, text);
   const actions = make("span", { id: "actions" });
@@ -217,16 +245,22 @@ function showActions() {
   const { func } = state;
   if (func < 0) return actions.replaceChildren();
   const name = profile.names[func];
-  /** @param {string} what @param {string} key @param {() => void} act */
-  const action = (what, key, act) => {
-    const button = make("button", { type: "button", title: `${what}: ${name} (${key})` }, what);
+  /** @param {string} what @param {string} key @param {() => void} act @param {string} [does] */
+  const action = (what, key, act, does = what) => {
+    const button = make("button", { type: "button", title: `${does}: ${name} (${key})` }, what);
     button.addEventListener("click", act);
     return button;
   };
   const isPaths = profile.calls === "paths";
   actions.replaceChildren(
     make("span", { class: "text", title: name }, shortOf(func)),
-    ...(isPaths ? [action("Focus", "f", () => focusOn(func)), action("Hide", "h", () => hide(func))] : []),
+    ...(isPaths
+      ? [
+          action("Focus", "f", () => focusOn(func), "Only stacks with it"),
+          action("Hide", "h", () => hide(func), "Remove it from stacks; its callers get its time"),
+          action("Drop", "d", () => drop(func), "Leave out the stacks with it, and their time"),
+        ]
+      : []),
     ...(profile.calls === "unknown" ? [] : [action("Callers", "c", () => change({ tab: "callers" }))]),
     ...(profile.diff ? [] : [action("Source", "s", () => showSource(func, false))]),
   );
@@ -258,6 +292,7 @@ function showPanel() {
   const tab = TABS.find(({ id }) => id === state.tab) ?? TABS[0];
   const panel = byId("panel");
   const hadFocus = panel.contains(document.activeElement);
+  hideTip();
   const view = tab.make();
   panel.setAttribute("aria-labelledby", "tab-" + tab.id);
   panel.dataset.tab = tab.id;
@@ -279,11 +314,13 @@ function takeBack() {
   if (state.query) {
     /** @type {HTMLInputElement} */ (byId("search")).value = "";
     change({ query: "" });
-  } else if (state.zoom.length > 0 && state.tab === "flame") change({ zoom: [] });
+  } else if (state.part && state.tab === "flame") change({ part: null });
+  else if (state.zoom.length > 0 && state.tab === "flame") change({ zoom: [] });
   else if (state.range) change({ range: null });
   else if (state.threads) change({ threads: null });
   else if (state.code >= 0) change({ code: -1 });
   else if (state.inside) change({ inside: "" });
+  else if (state.dropped.length > 0) change({ dropped: state.dropped.slice(0, -1) });
   else if (state.hidden.length > 0) change({ hidden: state.hidden.slice(0, -1) });
   else if (state.focus.length > 0) change({ focus: state.focus.slice(0, -1) });
   else if (state.view.from > 0 || state.view.to < profile.endUs) change({ view: { from: 0, to: profile.endUs } });
@@ -292,6 +329,7 @@ function takeBack() {
 function startKeys() {
   const field = /** @type {HTMLInputElement} */ (byId("search"));
   const help = /** @type {HTMLDialogElement} */ (byId("help"));
+  const menu = /** @type {HTMLDetailsElement} */ (byId("menu"));
   byId("help-keys").replaceChildren(
     ...KEYS.map(([key, does]) => make("div", {}, make("dt", {}, make("kbd", {}, key)), make("dd", {}, does))),
   );
@@ -317,7 +355,7 @@ function startKeys() {
   });
   let isGoing = false;
   document.addEventListener("keydown", (event) => {
-    if (help.open || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (help.open || menu.open || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     if (event.target instanceof HTMLSelectElement || event.target instanceof HTMLInputElement) return;
     const wasGoing = isGoing;
     isGoing = false;
@@ -339,6 +377,8 @@ function start() {
   byId("timeline").hidden = !hasTimes;
   // Its figures are those of one recording.
   byId("quality").hidden = profile.diff !== null;
+  startTheme();
+  startMenu();
   showKinds();
   showHeadline();
   startTabs();
@@ -356,19 +396,19 @@ function start() {
     }
     if (has("kind") || has("code")) showCodes(kind() ?? NOTHING);
     if (has("threads")) markRows();
-    if (has("kind") || has("range") || has("threads") || has("inside") || has("view") || has("focus") || has("code") || has("hidden") || has("query")) {
+    if (has("kind") || has("range") || has("threads") || has("inside") || has("view") || has("focus") || has("code") || has("hidden") || has("dropped") || has("query")) {
       showRange();
       drawTimeline();
     }
     // The foot has the figures of what was selected before.
-    if (has("kind") || has("range") || has("threads") || has("inside") || has("focus") || has("code") || has("hidden") || has("tab")) choose(state.func);
+    if (has("kind") || has("range") || has("threads") || has("inside") || has("focus") || has("code") || has("hidden") || has("dropped") || has("tab")) choose(state.func);
     showFilters();
     if (!(changed.length === 1 && has("view")) || state.tab === "chart") showPanel();
     noteAddress(changed);
   });
   showAddress();
   addEventListener("popstate", showAddress);
-  for (const query of ["(prefers-color-scheme: dark)", "(min-resolution: 1.5dppx)", WIDE]) {
+  for (const query of ["(min-resolution: 1.5dppx)", WIDE]) {
     matchMedia(query).addEventListener("change", () => change({ view: state.view, sort: state.sort }));
   }
   // See start.js: this browser does not reach the UI that was to be opened.

@@ -82,6 +82,7 @@
  * @property {"paths" | "arcs" | "unknown"} calls
  * @property {{function: [number, number, number, number] | null, short: string | null} | null} headline A function of the program, its share of
  * all, the hottest function in it, and that one's self as a share of the first; what was short.
+ * @property {[number, number] | null} nameless Samples in code without a name, and all, of the first kind.
  * @property {Kind[]} kinds
  * @property {Blocks[]} heap
  * @property {Thread[]} threads
@@ -191,6 +192,7 @@ function readProfile(buffer) {
   return {
     about: head.about,
     headline: head.headline,
+    nameless: head.nameless,
     calls: head.calls,
     kinds,
     heap,

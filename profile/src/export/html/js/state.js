@@ -10,6 +10,7 @@
  * @property {Set<number> | null} threads
  * @property {number[]} hidden
  * @property {number[]} focus
+ * @property {number[]} dropped
  * @property {number} code The kind of code that ran, or -1 for all.
  * @property {number} func The chosen function, or -1.
  * @property {string} query
@@ -17,6 +18,7 @@
  * @property {TabName} tab
  * @property {{column: "own" | "total" | "name", down: boolean}} sort
  * @property {number[]} zoom The zoomed call path of the flame graph, by functions: it stays when the selection changes.
+ * @property {TimeSpan | null} part The part of the zoomed frame that the flame graph shows, of its width.
  * @property {boolean} whole Graphs have all callers, each in a row of its own.
  * @property {boolean} assembly Source is shown as instructions.
  */
@@ -33,6 +35,7 @@ const state = {
   threads: null,
   hidden: [],
   focus: [],
+  dropped: [],
   code: -1,
   func: -1,
   query: "",
@@ -40,6 +43,7 @@ const state = {
   tab: "functions",
   sort: { column: "own", down: true },
   zoom: [],
+  part: null,
   whole: false,
   assembly: false,
 };
@@ -57,7 +61,7 @@ const listeners = [];
 function change(changes) {
   const keys = /** @type {(keyof State)[]} */ (Object.keys(changes));
   Object.assign(state, changes);
-  if (keys.some((key) => ["kind", "range", "threads", "hidden", "focus", "code", "inside"].includes(key))) knownSums = null;
+  if (keys.some((key) => ["kind", "range", "threads", "hidden", "focus", "dropped", "code", "inside"].includes(key))) knownSums = null;
   for (const listener of listeners) listener(keys);
 }
 
@@ -127,22 +131,30 @@ function nsPerWeight(of) {
 /** What is counted, in a word; of events it is their name. @param {Kind} of */
 function unitOf(of) {
   if (of.unit === "bytes") return "Bytes";
-  return nsPerWeight(of) > 0 ? "Time" : (of.unitName ?? (of.unit === "samples" ? "samples" : "count"));
+  if (nsPerWeight(of) > 0) return "Time";
+  // A unit that says nothing.
+  return of.unitName && of.unitName !== "count" ? of.unitName : of.unit === "samples" ? "samples" : of.name;
+}
+
+/** An amount with what is counted, where the amount has no unit of its own. @param {number} weight */
+function amountInWords(weight) {
+  const of = kind() ?? NOTHING;
+  return amount(weight) + (nsPerWeight(of) === 0 && of.unit !== "bytes" ? ` ${unitOf(of)}` : "");
 }
 
 /** The stacks in focus, with what ran in them, and, while there is a search, those of them with a function that it finds. Hidden functions are not found. */
 function selectedStacks() {
-  const of = JSON.stringify([state.focus, state.hidden, state.query, state.code]);
+  const of = JSON.stringify([state.focus, state.dropped, state.hidden, state.query, state.code]);
   if (knownStacks?.of === of) return knownStacks;
   const inFocus = state.focus.map((func) => (/** @type {number} */ other) => other === func);
   const { isMatch } = search();
   const isFound = (/** @type {number} */ func) => isMatch(func) && !state.hidden.includes(func);
-  const focused = stacksWith(profile, inFocus, state.code);
+  const focused = stacksWith(profile, inFocus, state);
   knownStacks = {
     of,
     focused,
     codes: codesOfStacks(profile).map((code, stack) => (focused[stack] ? code : 0)),
-    found: state.query ? stacksWith(profile, [...inFocus, isFound], state.code) : null,
+    found: state.query ? stacksWith(profile, [...inFocus, isFound], state) : null,
   };
   return knownStacks;
 }
@@ -224,14 +236,18 @@ function hint(text) {
 /** Total and self in words. @param {number} own @param {number} total @param {Variances} variances */
 function weightsInWords(own, total, variances) {
   const whole = sums().weight;
-  const [self, all] = [estimate(own, variances[0]), estimate(total, variances[1])];
+  const [self, all] = [estimate(own, variances[0]), amountInWords(total) + errorOf(total, variances[1])];
   return `total ${all}, ${percent(total, whole)}; self ${self}, ${percent(own, whole)}`;
 }
 
-/** Weights, name and place of a function in one line. @param {number} func @param {number} own @param {number} total @param {Variances} variances */
+/** Weights, name and place of a function. @param {number} func @param {number} own @param {number} total @param {Variances} variances */
+function inLines(func, own, total, variances) {
+  return [weightsInWords(own, total, variances), func < 0 ? "all" : profile.names[func], func < 0 ? "" : placeOf(func)];
+}
+
+/** The same in one line. @param {number} func @param {number} own @param {number} total @param {Variances} variances */
 function inWords(func, own, total, variances) {
-  const name = func < 0 ? "all" : profile.names[func];
-  const place = func < 0 ? "" : placeOf(func);
-  // The figures come first: a name of a template fills the line.
-  return `${weightsInWords(own, total, variances)}: ${name}` + (place ? ` (${place})` : "");
+  const [weights, name, place] = inLines(func, own, total, variances);
+  // The figures come first: a name of a template fills lines.
+  return `${weights}: ${name}` + (place ? ` (${place})` : "");
 }

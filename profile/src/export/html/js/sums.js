@@ -9,6 +9,7 @@
  * @property {Set<number> | null} threads
  * @property {number[]} hidden Functions that are left out of stacks.
  * @property {number[]} focus Functions of which each one must be on the stack.
+ * @property {number[]} dropped Functions of which none may be on the stack.
  * @property {number} code The kind of code that ran, or -1.
  */
 /**
@@ -87,8 +88,8 @@ function addUp(profile, selected, samples, isVariance) {
     });
   }
   const base = profile.tree;
-  if (selected.focus.length > 0 || selected.code >= 0) {
-    const isSelected = stacksWith(profile, selected.focus.map((func) => (of) => of === func), selected.code);
+  if (selected.focus.length > 0 || selected.dropped.length > 0 || selected.code >= 0) {
+    const isSelected = stacksWith(profile, selected.focus.map((func) => (of) => of === func), selected);
     for (let stack = 0; stack < byStack.length; stack++) {
       if (!isSelected[stack]) byStack[stack] = counts[stack] = 0;
     }
@@ -124,21 +125,24 @@ function addUp(profile, selected, samples, isVariance) {
 }
 
 /**
- * For each stack, 1 if each of these tests holds for a function on the stack, and its innermost function is of this kind of code.
- * @param {Profile} profile @param {((func: number) => boolean)[]} tests @param {number} code -1: any
+ * For each stack, 1 if each of these tests holds for a function on the stack, none is dropped, and its innermost function is of the kind of code.
+ * @param {Profile} profile @param {((func: number) => boolean)[]} tests @param {{dropped: number[], code: number}} selected
  */
-function stacksWith(profile, tests, code) {
+function stacksWith(profile, tests, { dropped, code }) {
   const { tree, stackNode } = profile;
   const isSelected = new Uint8Array(stackNode.length).fill(1);
-  for (const test of tests) {
+  /** @param {(func: number) => boolean} test @param {0 | 1} wanted */
+  const keep = (test, wanted) => {
     const isOn = new Uint8Array(tree.size);
     for (let node = 1; node < tree.size; node++) {
       if (isOn[tree.parent[node]] || test(tree.func[node])) isOn[node] = 1;
     }
     stackNode.forEach((node, stack) => {
-      if (!isOn[node]) isSelected[stack] = 0;
+      if (isOn[node] !== wanted) isSelected[stack] = 0;
     });
-  }
+  };
+  for (const test of tests) keep(test, 1);
+  if (dropped.length > 0) keep((func) => dropped.includes(func), 0);
   if (code >= 0) codesOfStacks(profile).forEach((of, stack) => (isSelected[stack] &= of === code + 1 ? 1 : 0));
   return isSelected;
 }

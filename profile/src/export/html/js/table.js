@@ -2,6 +2,8 @@
 // A list of rows of which only the visible ones are elements: a grid, or a tree as a grid.
 
 const ROW_PX = 26;
+/** The texts of all heads and rows of a list. @type {WeakMap<Element, () => string[][]>} */
+const rowLists = new WeakMap();
 
 /**
  * @typedef {object} RowListOptions
@@ -78,6 +80,8 @@ function rowList(options) {
     show();
     draw();
     if (count > 0) options.activate?.(active);
+    // The foot may have taken more lines.
+    show();
   };
   /** @param {Event} event */
   const rowAt = (event) => {
@@ -108,6 +112,16 @@ function rowList(options) {
     }
   });
   new ResizeObserver(draw).observe(element);
+  /** A name is whole, and indented as its row. @param {HTMLElement | string} cell */
+  const textOf = (cell) => {
+    if (typeof cell === "string") return cell;
+    const { name } = cell.dataset;
+    return name === undefined ? (cell.textContent ?? "") : "\u00a0\u00a0".repeat(Number(cell.style.getPropertyValue("--level"))) + name;
+  };
+  rowLists.set(element, () => {
+    const heads = options.heads.map((head) => (typeof head === "string" ? head : (head.firstChild?.textContent ?? "")));
+    return [heads, ...Array.from({ length: count }, (_, row) => options.cells(row).map(textOf))];
+  });
   return {
     element,
     activate,
@@ -224,6 +238,7 @@ function sortKey(event) {
 function functionKey(func, event) {
   if (func < 0) return false;
   if (event.key === "h") hide(func);
+  else if (event.key === "d") drop(func);
   else if (event.key === "f") focusOn(func);
   else if (event.key === "c" && profile.calls !== "unknown") change({ func, tab: "callers" });
   else if (!profile.diff && (event.key === "s" || event.key === "a")) showSource(func, event.key === "a");
@@ -243,6 +258,12 @@ function hide(func) {
 }
 
 /** @param {number} func */
+function drop(func) {
+  if (profile.calls !== "paths") return hint("this profile has no call paths, so no stacks can be dropped");
+  if (!state.dropped.includes(func)) change({ dropped: [...state.dropped, func] });
+}
+
+/** @param {number} func */
 function focusOn(func) {
   if (profile.calls !== "paths") return hint("this profile has no call paths to focus on");
   if (!state.focus.includes(func)) change({ focus: [...state.focus, func], func });
@@ -251,9 +272,11 @@ function focusOn(func) {
 /** Makes it the chosen function; the view stays. @param {number} func */
 function choose(func) {
   state.func = func;
+  chosenPath = [];
   noteAddress(["func"]);
   const { ownOf, totalOf } = sums();
-  if (func < 0) hint("");
+  const time = profile.kinds.some((of) => of.hasTimes) ? " Drag in the timeline: a time." : "";
+  if (func < 0) hint(`Click a function: its callers, source and stacks.${time} ? lists the keys.`);
   else hint(profile.diff ? diffInWords(profile.names[func], -1, func) : inWords(func, ownOf[func], totalOf[func], variancesOfFunction(func)));
   showActions();
 }

@@ -14,12 +14,13 @@ const NO_CALLEES = "It calls nothing in these samples.";
  * @param {string} options.label
  * @param {Branch} options.root
  * @param {boolean} [options.withRoot] The root is a row.
+ * @param {boolean} [options.isUpwards] Below a row are its callers.
  * @param {boolean} [options.ownIsPart] Rows have a self weight.
  * @param {boolean} [options.changes] Rows are nodes of two sides.
  * @param {(node: number) => boolean} [options.leadsTo] True for nodes to open, in search.
  * @param {string} [options.nothing] Shown where there are no rows.
  */
-function treeList({ label, root, withRoot = false, ownIsPart = true, changes = false, leadsTo, nothing = "Nothing is selected here." }) {
+function treeList({ label, root, withRoot = false, isUpwards = false, ownIsPart = true, changes = false, leadsTo, nothing = "Nothing is selected here." }) {
   /** @type {Line[]} */
   let lines = [];
   const whole = sums().weight;
@@ -57,6 +58,7 @@ function treeList({ label, root, withRoot = false, ownIsPart = true, changes = f
     activate: (row) => {
       const { branch } = lines[row];
       state.func = branch.func;
+      chosenPath = pathTo(row);
       noteAddress(["func"]);
       hint(changes ? diffInWords(profile.names[branch.func], branch.node, branch.func) : inWords(branch.func, branch.own, branch.total, branch.variances));
       showActions();
@@ -131,6 +133,16 @@ function treeList({ label, root, withRoot = false, ownIsPart = true, changes = f
     }
     return row < lines.length ? row : 0;
   };
+  /** The call path of a row, the root first. @param {number} row */
+  const pathTo = (row) => {
+    const path = [];
+    for (let level = lines[row].level; row >= 0; row--) {
+      if (lines[row].level !== level) continue;
+      path.push(lines[row].branch.func);
+      level--;
+    }
+    return isUpwards ? path : path.reverse();
+  };
   const top = withRoot ? [root] : root.children();
   lines = top.map((branch) => ({ branch, level: 0, forks: 0, isOpen: false }));
   return {
@@ -167,7 +179,7 @@ function callTreeTab() {
 /** @returns {{element: HTMLElement, shown: () => void}} */
 function invertedTab() {
   if (profile.calls !== "paths") return withoutPaths();
-  return treeList({ label: "Functions by self, with their callers", root: bottomUp(profile, sums()), ownIsPart: false });
+  return treeList({ label: "Functions by self, with their callers", root: bottomUp(profile, sums()), isUpwards: true, ownIsPart: false });
 }
 
 function withoutPaths() {
@@ -188,7 +200,7 @@ function callersTab() {
     "p",
     { class: "chosen", "data-own": ownOf[func], "data-total": totalOf[func] },
     nameCell(func),
-    make("span", { class: "after" }, `${weightsInWords(ownOf[func], totalOf[func], variancesOfFunction(func))} (${placeOf(func)})`),
+    make("span", { class: "after" }, `${weightsInWords(ownOf[func], totalOf[func], variancesOfFunction(func))}${placeOf(func) && ` (${placeOf(func)})`}`),
   );
   /** @param {string} title @param {{element: HTMLElement, shown: () => void}} list */
   const part = (title, list) => make("section", { class: "half" }, make("h3", {}, title), list.element);
@@ -212,7 +224,7 @@ function callersTab() {
 /** @param {number} func */
 function pathLists(func) {
   return [
-    treeList({ label: "Callers", root: callersOf(profile, sums(), func), ownIsPart: false, nothing: NO_CALLERS }),
+    treeList({ label: "Callers", root: callersOf(profile, sums(), func), isUpwards: true, ownIsPart: false, nothing: NO_CALLERS }),
     treeList({ label: "Callees", root: calleesOf(profile, sums(), func), nothing: NO_CALLEES }),
   ];
 }

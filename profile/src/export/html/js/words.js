@@ -86,11 +86,6 @@ function hashOf(name) {
   return (hash ^ (hash >>> 15)) >>> 0;
 }
 
-/** @returns {boolean} */
-function isDark() {
-  return matchMedia("(prefers-color-scheme: dark)").matches;
-}
-
 /** A colour of the style sheet. @param {string} name */
 function cssColor(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
