@@ -58,19 +58,35 @@ fn names_of_generic_functions_are_short_and_whole_where_they_are_chosen() {
     }
     let folder = temp_dir();
     let file = folder.path().join("sort.folded");
-    let name = "void std::sort<int*, std::less<int> >(int*, int*, std::less<int>)";
+    let name = "void std::a_long_name_of_a_namespace_that_fills_a_line::sort<int*, std::less<int> >(int*, int*, std::less<int>)";
     std::fs::write(&file, format!("main;{name} 5\n")).unwrap();
-    let steps = json!([["focus", ".list"], ["key", "Home"], ["show", ""]]);
-    let Some(answers) = browse(&[json!({ "url": url(&page(&file, &[])), "steps": steps })]) else {
+    let cross = "(({ right }, edge) => right <= edge)(document.querySelector('.cross').getBoundingClientRect(),
+        Math.min(innerWidth, document.querySelector('.crumb').getBoundingClientRect().right))";
+    let steps = json!([
+        ["focus", ".list"],
+        ["key", "Home"],
+        ["show", ""],
+        ["key", "f"],
+        ["eval", cross]
+    ]);
+    let Some(answers) = browse(&[json!({ "url": url(&page(&file, &[])), "width": 320, "steps": steps })]) else {
         return;
     };
     let shown = &answers[0]["shown"][0];
     let row = &shown["lists"][0][0];
     assert_eq!(
         (row["name"].as_str(), row["short"].as_str()),
-        (Some(name), Some("std::sort<_>"))
+        (
+            Some(name),
+            Some("std::a_long_name_of_a_namespace_that_fills_a_line::sort<_>")
+        )
     );
-    assert!(shown["hint"].as_str().unwrap().contains(name), "{shown}");
+    let hint = shown["hint"].as_str().unwrap();
+    assert!(
+        hint.starts_with("total 5 samples, 100.00 %") && hint.contains(name),
+        "{shown}"
+    );
+    assert_eq!(answers[0]["shown"][1], true, "a long name leaves room for the cross");
 }
 
 #[test]

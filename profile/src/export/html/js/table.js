@@ -2,7 +2,9 @@
 // A list of rows of which only the visible ones are elements: a grid, or a tree as a grid.
 
 const ROW_PX = 26;
-/** The texts of all heads and rows of a list. @type {WeakMap<Element, () => string[][]>} */
+/** Rows of a list that are copied. Of 100,000, copying would take a minute. */
+const MOST_COPIED = 1000;
+/** The texts of the heads and rows of a list. @type {WeakMap<Element, () => string[][]>} */
 const rowLists = new WeakMap();
 
 /**
@@ -120,7 +122,9 @@ function rowList(options) {
   };
   rowLists.set(element, () => {
     const heads = options.heads.map((head) => (typeof head === "string" ? head : (head.firstChild?.textContent ?? "")));
-    return [heads, ...Array.from({ length: count }, (_, row) => options.cells(row).map(textOf))];
+    const rows = Array.from({ length: Math.min(count, MOST_COPIED) }, (_, row) => options.cells(row).map(textOf));
+    const others = count > MOST_COPIED ? [[`${grouped(count - MOST_COPIED)} more rows`]] : [];
+    return [heads, ...rows, ...others];
   });
   return {
     element,
