@@ -4,7 +4,10 @@
 
 /** Where both sides have room. */
 const WIDE = "(min-width: 1024px)";
-/** Texts by number of the file, from 1; an error is a text that is not to be had. @type {Map<number, string | Error>} */
+/**
+ * By number of the file, from 1: an error says why there is no text, `null` is asked for.
+ * @type {Map<number, string | Error | null>}
+ */
 const texts = new Map();
 /** By number of the file. @type {Map<number, TokenLine[]>} */
 const tokens = new Map();
@@ -262,7 +265,7 @@ async function askForSource(file) {
     texts.set(file, new Error("no address of it is known"));
     return change({});
   }
-  texts.set(file, new Error("the server has not answered yet"));
+  texts.set(file, null);
   try {
     const { source } = await post("source/v1", { debugName: lib[1], debugId: lib[2], moduleOffset: hex(code[1]), file: path });
     texts.set(file, source);
