@@ -277,7 +277,7 @@ fn assert_there_or_counted(all: u32) {
 fn ten_million_spans_are_exact_in_number_sum_and_longest_or_are_counted() {
     let Some(()) = perf_events() else { return };
     for threads in [1, 4] {
-        let [of_each, ns] = [10_000_000 / threads, 2_000].map(|number| number.to_string());
+        let [of_each, ns] = [10_000_000 / threads, 1_000].map(|number| number.to_string());
         let program = program("spans_rs").unwrap();
         let recording = record().run(program, &[&threads.to_string(), &of_each, &ns]);
         assert_nothing_lost(&recording);
