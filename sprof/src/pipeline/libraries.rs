@@ -3,12 +3,13 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use symbolicator::probe::loader_of;
 
-/// Libraries that a process has mapped, as its mount namespace has them.
+/// Libraries that a process has mapped.
 pub(crate) fn of_process(pid: i32) -> Vec<PathBuf> {
     let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
@@ -22,9 +23,15 @@ pub(crate) fn of_process(pid: i32) -> Vec<PathBuf> {
     if !paths.is_empty() {
         paths.rotate_left(1);
     }
-    let from_here = |path: &Vec<u8>| [format!("/proc/{pid}/root").as_bytes(), path].concat();
-    let paths = paths.iter().map(from_here);
-    paths.map(|path| PathBuf::from(OsStr::from_bytes(&path))).collect()
+    paths.iter().map(|path| seen_from_here(pid, path)).collect()
+}
+
+/// The path itself, unless another file is there for sprof.
+fn seen_from_here(pid: i32, path: &[u8]) -> PathBuf {
+    let inside = [format!("/proc/{pid}/root").as_bytes(), path].concat();
+    let [path, inside] = [path, &inside].map(|path| PathBuf::from(OsStr::from_bytes(path)));
+    let file = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
+    if file(&path) == file(&inside) { path } else { inside }
 }
 
 /// Libraries that a program will have when it starts in this environment, as its loader says. Without those that it

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use perf_data::events::ProbeKind;
@@ -169,10 +170,16 @@ pub(crate) fn span(
         notes: Vec::new(),
     };
     let mut targets = BTreeSet::new();
+    // Two programs may have one library.
+    let mut files = BTreeSet::new();
     for path in programs {
         let in_program = functions(path, name, options).map(|found| (path.clone(), found));
         let (path, functions) = in_program.or_else(|reason| in_library(name, &reason, &libraries(path), options))?;
         let path = &path;
+        let file = std::fs::metadata(path).map(|file| (file.dev(), file.ino()));
+        if !file.is_ok_and(|file| files.insert(file)) {
+            continue;
+        }
         if !programs.contains(path) {
             span.notes.push(format!("{name} is in {}", path.display()));
         }
@@ -223,8 +230,8 @@ fn in_library(
     }
     Err(match libraries.len() {
         0 => reason.to_owned(),
-        1 => format!("{reason} (nor has its library)"),
-        count => format!("{reason} (nor have its {count} libraries)"),
+        1 => format!("{reason} (nor has its library; -p also finds what is loaded later)"),
+        count => format!("{reason} (nor have its {count} libraries; -p also finds what is loaded later)"),
     })
 }
 
