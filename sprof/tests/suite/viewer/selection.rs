@@ -66,7 +66,10 @@ fn what_is_selected_in_the_viewer_has_the_figures_of_a_report_with_the_same_cond
             at_tab("callers", &[]),
             saved_and_copied(),
         ]) }),
-        json!({ "url": url(&page(&without_lines, &[])), "steps": steps(&[searched("/^work$/"), at_tab("source", &[])]) }),
+        json!({ "url": url(&page(&without_lines, &[])), "steps": steps(&[
+            searched("/^work$/"),
+            vec![json!(["click", "#tab-source"]), json!(["eval", "document.querySelector('.side .legend').textContent"])],
+        ]) }),
         json!({ "url": url(&page(&spans, &[])), "width": 360, "height": 800, "dark": true, "steps": steps(&[
             at_tab("markers", &[json!(["axe", ""]), json!(["inside", "request"])]),
             vec![json!(["click", "#tab-functions"])], both_orders(),
@@ -162,8 +165,8 @@ fn what_is_selected_in_the_viewer_has_the_figures_of_a_report_with_the_same_cond
         shown(4, 7)
     );
 
-    let note = shown(3, 0)["note"].as_str().unwrap();
-    assert!(note.starts_with("No source line is known of work;"), "{note}");
+    let note = shown(3, 0).as_str().unwrap();
+    assert!(note.starts_with("No source line is known of work: "), "{note}");
 
     let rows = |at: usize| rows_of_page(&shown(2, at)["lists"][0]);
     let expected = |options: &[&str]| {
