@@ -5,7 +5,7 @@ use std::io::Read;
 
 use crate::common::data::{data, example};
 use flate2::read::GzDecoder;
-use profile::data::{Data, NONE, Samples, Thread};
+use profile::data::{Counter, Data, NONE, Samples, Thread};
 use profile::export::html::{PageOptions, policy, served_data, served_page, write};
 use profile::view::functions::functions;
 use profile::view::lines::lines;
@@ -160,6 +160,39 @@ proptest! {
         let expected = sum(&mut lines(&selection).iter().map(|row| whole(&data, row.own.weight)));
         prop_assert_eq!(sum(&mut by_line.values().map(|(own, _)| *own)), expected);
     }
+}
+
+#[test]
+fn a_counter_begins_with_its_first_value_and_ends_with_its_process() {
+    let mut data = example();
+    let life = json!({"registerTime": 10.0, "unregisterTime": 25.0});
+    data.threads[0].rest.extend(life.as_object().unwrap().clone());
+    let counter = |kind: &str, time: Value, count: Value| {
+        let fields = json!({"name": kind, "display": {"graphType": kind}, "samples": {"time": time, "count": count}});
+        let fields = fields.as_object().unwrap().clone();
+        Counter {
+            thread: 0,
+            fields: fields.into_iter().collect(),
+        }
+    };
+    data.counters = vec![
+        // The first level of a file is 0, at the time of the first reading.
+        counter("line-accumulated", json!([12, 12, 20, 30]), json!([0, 8, 2, 0])),
+        counter("line-rate", json!([0, 5, 10, 20, 30, 40]), json!([0, 0, 0, 10, 5, 0])),
+        counter("line-rate", json!([10, 20, 24]), json!([0, 10, 2])),
+    ];
+    let page = Page::of(&data);
+    let lines = page.head["counters"].as_array().unwrap().iter();
+    let lines: Vec<_> = lines
+        .map(|line| (page.column(&line["time"]), page.column(&line["value"])))
+        .collect();
+    let full = 65_535;
+    assert_eq!(
+        lines[0],
+        (vec![12_000, 12_000, 20_000, 30_000], vec![52_428, 52_428, full, full])
+    );
+    assert_eq!(lines[1], (vec![10_000, 20_000, 30_000], vec![full, full, 32_767]));
+    assert_eq!(lines[2], (vec![10_000, 20_000, 24_000], vec![full, full, 32_767]));
 }
 
 #[test]

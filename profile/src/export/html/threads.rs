@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::columns::{PageColumns, micros};
 use crate::data::{Counter, Data, Thread};
+use crate::to_data::RUNNING;
 
 /// Threads by name and id. The track of an event is in the row of the thread in which the event happened.
 #[derive(Default)]
@@ -120,6 +121,20 @@ fn line(data: &Data, counter: &Counter, rows: &ThreadRows, columns: &mut PageCol
         before = Some(*time);
         points.push((*time, value));
     }
+    let thread = data.threads.get(counter.thread as usize);
+    let place = place(counter);
+    if place != "machine"
+        && text("name") != Some(RUNNING)
+        && let Some(thread) = thread
+    {
+        points = within_life(points, thread);
+    }
+    // A rate is that of the time before its point, and a file has 0 before the first level.
+    if let [first, second, ..] = &mut points[..]
+        && (!is_sum || first.0 >= second.0)
+    {
+        first.1 = second.1;
+    }
     // The front end takes the least sum as zero if the sum falls below it.
     let least = points.iter().map(|(_, value)| *value).fold(0.0, f64::min);
     let most = points.iter().map(|(_, value)| value - least).fold(0.0, f64::max);
@@ -131,19 +146,32 @@ fn line(data: &Data, counter: &Counter, rows: &ThreadRows, columns: &mut PageCol
             0
         }
     };
-    let thread = data.threads.get(counter.thread as usize);
     Some(json!({
         "name": display("label").or(text("name")).unwrap_or("counter"),
         "unit": display("unit").unwrap_or(""),
         "rate": !is_sum,
         "thread": thread.map(|thread| rows.of(thread)),
-        "place": place(counter),
+        "place": place,
         // Else it is of the whole process.
         "ofThread": thread.is_some_and(|thread| thread.event_of.is_some()),
         "most": most,
         "time": columns.deltas(points.iter().map(|(time, _)| micros(*time))),
         "value": columns.plain(points.iter().map(|(_, value)| height(*value))),
     }))
+}
+
+/// The points from the start of a thread to its end: before and after, events of it are not rare but impossible.
+fn within_life(mut points: Vec<(f64, f64)>, thread: &Thread) -> Vec<(f64, f64)> {
+    let time = |field: &str| thread.rest.get(field).and_then(Value::as_f64);
+    if let Some(end) = time("unregisterTime") {
+        // The point after the end has the rate up to the end.
+        points.truncate(points.partition_point(|point| point.0 < end) + 1);
+    }
+    if let Some(start) = time("registerTime") {
+        let before = points.partition_point(|point| point.0 <= start).saturating_sub(1);
+        points.drain(..before);
+    }
+    points
 }
 
 /// Where a line stands: before the threads of its process, behind them, or behind all processes.
