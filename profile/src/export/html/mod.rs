@@ -54,7 +54,7 @@ const SERVED: Compression = Compression::fast();
 const BOOT: &str = include_str!("js/boot.js");
 const STYLE: &str = include_str!("style.css");
 const BODY: &str = include_str!("body.html");
-const SCRIPTS: [&str; 23] = [
+const SCRIPTS: [&str; 24] = [
     include_str!("js/words.js"),
     include_str!("js/profile.js"),
     include_str!("js/heap.js"),
@@ -66,6 +66,7 @@ const SCRIPTS: [&str; 23] = [
     include_str!("js/tree.js"),
     include_str!("js/flame.js"),
     include_str!("js/spans.js"),
+    include_str!("js/rows.js"),
     include_str!("js/timeline.js"),
     include_str!("js/room.js"),
     include_str!("js/chart.js"),

@@ -48,9 +48,9 @@ fn measures_of_the_heap_have_the_bytes_and_the_errors_of_reports() {
             .flat_map(|tab| at_tab(tab, &[]))
             .collect(),
         at_tab("functions", &[json!(["focus", ".list"]), json!(["key", "2 Home"])]),
-        at_tab("callers", &[]),
+        at_tab("callers", &[json!(["eval", DRAWN])]),
     ];
-    tasks.push(json!({ "url": url, "steps": steps.concat() }));
+    tasks.push(json!({ "url": url, "height": 3000, "steps": steps.concat() }));
     let Some(answers) = browse(&tasks) else { return };
     for ((_, measures, options), answer) in parts.iter().zip(&answers) {
         // A click on a thread shows nothing.
@@ -100,7 +100,8 @@ fn measures_of_the_heap_have_the_bytes_and_the_errors_of_reports() {
     );
     let labels = shown[1]["labels"].to_string();
     assert!(labels.contains("Memory") && labels.contains("Heap"), "{labels}");
-    let (tree, inverted, callers) = (&shown[2], &shown[3], &shown[6]);
+    let (tree, inverted, callers) = (&shown[2], &shown[3], &shown[7]);
+    assert_drawn("retained", &shown[1], &shown[6]);
     for tree in [tree, inverted, callers] {
         let rows = rows_of_page(&tree["lists"][0]);
         let cell = tree["lists"][0][0]["cells"][1].as_str().unwrap();

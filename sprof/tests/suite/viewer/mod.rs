@@ -4,6 +4,7 @@
 mod comparison;
 mod heap;
 mod page;
+mod rows;
 mod selection;
 mod served;
 
@@ -219,8 +220,10 @@ fn figures_of_all_kinds_of_profiles_are_those_of_reports() {
     let tasks: Vec<Value> = (cases.iter())
         .map(|(file, kind, _)| {
             let choice = (!kind.is_empty()).then(|| json!(["kind", kind]));
-            let steps: Vec<Value> = choice.into_iter().chain(both_orders()).collect();
-            json!({ "url": url(&page(file, &[])), "steps": steps })
+            let more = [json!(["eval", DRAWN]), json!(["eval", COUNTERS])];
+            let steps: Vec<Value> = choice.into_iter().chain(both_orders()).chain(more).collect();
+            // All rows are drawn.
+            json!({ "url": url(&page(file, &[])), "height": 3000, "steps": steps })
         })
         .collect();
     let Some(answers) = browse(&tasks) else { return };
@@ -235,7 +238,49 @@ fn figures_of_all_kinds_of_profiles_are_those_of_reports() {
         );
         let requests = answer["requests"].as_array().unwrap();
         assert_eq!(requests.len(), 1, "{what}: only the file itself: {requests:?}");
+        assert_drawn(&what, &answer["shown"][0], &answer["shown"][2]);
     }
+    assert_counters(&ours.output, &answers[0]["shown"][3]);
+}
+
+/// The weight of what the timeline draws, nothing where there is none, and that of all.
+const DRAWN: &str =
+    "[document.getElementById('timeline').hidden ? null : Number(document.getElementById('rows-canvas').dataset.drawn),
+    Number(document.querySelector('.sum').dataset.weight)]";
+
+fn assert_drawn(what: &str, shown: &Value, drawn: &Value) {
+    let [drawn, all] = [0, 1].map(|at| drawn[at].as_f64());
+    let (Some(drawn), Some(all)) = (drawn, all) else { return };
+    // A first sample may stand for time before the recording.
+    let least = 0.95 * all - all / shown["samples"].as_f64().unwrap();
+    assert!(
+        drawn <= all * 1.000_001 && drawn >= least,
+        "{what}: {drawn} of {all} is drawn"
+    );
+}
+
+/// The counters: what they are, and how much by keyboard.
+const COUNTERS: &str = "[...document.querySelectorAll('.row-counter')].map((row, at) => {
+    row.focus();
+    for (const key of at === 0 ? Array(10).fill('ArrowRight') : ['ArrowRight', 'ArrowLeft']) row.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+    return [row.title, document.getElementById('hint').textContent, document.getElementById('value').textContent];
+})";
+
+/// The most of the memory is that of the report, and values have units.
+fn assert_counters(profile: &Path, counters: &Value) {
+    let resources = report(profile, &["--view", "resources"]);
+    let rows = resources["views"][0]["rows"].as_array().unwrap();
+    let memory = { rows.iter() }.find(|row| row["resource"] == "process-memory").unwrap();
+    let most = memory["utilization"][0]["value"].as_f64().unwrap();
+    let text = |at: usize, part: usize| counters[at][part].as_str().unwrap();
+    assert_eq!(text(0, 0), format!("Memory, up to {:.1} MB", most / 1e6), "{counters}");
+    for at in 0..counters.as_array().unwrap().len() {
+        let (label, _) = text(at, 0).split_once(", ").unwrap();
+        let (said, value) = text(at, 1).split_once(" s: ").unwrap();
+        assert!(said.starts_with(label), "{counters}");
+        assert!(value == "no value" || value == text(at, 2), "{counters}");
+    }
+    assert!(text(0, 2).ends_with(" MB"), "{counters}");
 }
 
 #[test]

@@ -27,6 +27,11 @@ fn what_is_selected_in_the_viewer_has_the_figures_of_a_report_with_the_same_cond
     .unwrap();
     let without_lines = crate::push::profile(folder.path());
     let spans = crate::span_views::requests(folder.path(), 400, 100);
+    let at_span = "(() => {
+        const canvas = document.querySelector('.flame canvas');
+        const { left, top } = canvas.getBoundingClientRect();
+        canvas.dispatchEvent(new PointerEvent('pointerup', { clientX: left + 2, clientY: top + 18 + 8 + 5 }));
+    })()";
     let thread = 3;
     let choose_thread = format!(".row-thread:nth-child({thread} of .row-thread)");
     let steps = |parts: &[Vec<Value>]| parts.concat();
@@ -43,7 +48,7 @@ fn what_is_selected_in_the_viewer_has_the_figures_of_a_report_with_the_same_cond
         json!({ "url": url(&page(&ours.output, &[])), "steps": steps(&[
             vec![json!(["drag", [0.31, 0.62]])], both_orders(),
             vec![json!(["kind", "Waits"])], both_orders(),
-            vec![json!(["key", "Escape"]), json!(["kind", "CPU time"]), json!(["click", choose_thread])], both_orders(),
+            vec![json!(["key", "Escape"]), json!(["kind", "CPU time"]), json!(["click", ".row-group .twist"]), json!(["click", choose_thread])], both_orders(),
             vec![json!(["key", "Escape"]), json!(["show", ""])],
         ]) }),
         json!({ "url": url(&page(&split.output, &[])), "steps": steps(&[
@@ -75,6 +80,8 @@ fn what_is_selected_in_the_viewer_has_the_figures_of_a_report_with_the_same_cond
             vec![json!(["click", "#tab-functions"])], both_orders(),
             vec![json!(["kind", "Waits"])], both_orders(),
             vec![json!(["url", "**/*.html*count=1*inside=request*"]), json!(["reload", ""]), json!(["show", ""]), json!(["key", "Escape"]), json!(["show", ""])],
+            // The first request is below the left edge of the chart, in the lane after that of markers.
+            vec![json!(["kind", "CPU time"]), json!(["click", "#tab-chart"]), json!(["eval", at_span]), json!(["show", ""])],
         ]) }),
     ];
     let Some(answers) = browse(&tasks) else { return };
@@ -165,6 +172,7 @@ fn what_is_selected_in_the_viewer_has_the_figures_of_a_report_with_the_same_cond
         shown(4, 7)
     );
 
+    assert_eq!(shown(4, 9)["crumbs"], json!(["inside request \u{d7}"]));
     let note = shown(3, 0).as_str().unwrap();
     assert!(note.starts_with("No source line is known of work: "), "{note}");
 
@@ -374,7 +382,7 @@ fn an_address_shows_the_same_after_a_reload_and_back_takes_back_a_step() {
 /// Two threads of a made file: `work` calls `first` and then `second` for half of the time each, `other` runs in
 /// between.
 #[test]
-fn the_stack_chart_has_each_function_at_its_time() {
+fn the_stack_chart_has_each_function_at_its_time_and_many_threads_are_few_rows() {
     if !chromium() {
         return;
     }
@@ -400,6 +408,13 @@ fn the_stack_chart_has_each_function_at_its_time() {
     }
     std::fs::write(&file, text).unwrap();
     let boxes = "JSON.parse(document.querySelector('.flame').dataset.blocks)";
+    // Of the first thread: a line of pixels near 100 %.
+    let colors = "(() => {
+        const canvas = document.getElementById('rows-canvas');
+        const row = document.querySelector('.row-thread');
+        const line = canvas.getContext('2d').getImageData(canvas.width * 0.4, row.offsetTop - canvas.parentNode.offsetTop + 6, canvas.width * 0.5, 1).data;
+        return [...new Set(new Uint32Array(line.buffer))].length;
+    })()";
     let steps = json!([
         ["click", "#tab-chart"],
         ["eval", boxes],
@@ -408,11 +423,17 @@ fn the_stack_chart_has_each_function_at_its_time() {
         ["drag", [0.5, 0.9]],
         ["eval", boxes],
         ["show", ""],
-        ["eval", "document.querySelector('.flame').clientWidth"]
+        ["eval", "document.querySelector('.flame').clientWidth"],
+        ["click", "#zoom-in"],
+        ["eval", colors]
     ]);
-    let Some(answers) = browse(&[json!({ "url": url(&page(&file, &[])), "steps": steps })]) else {
-        return;
-    };
+    let many = super::rows::many_threads(folder.path());
+    let tasks = [
+        json!({ "url": url(&page(&file, &[])), "steps": steps }),
+        super::rows::task(&page(&many, &[])),
+    ];
+    let Some(answers) = browse(&tasks) else { return };
+    super::rows::assert_few_rows(&many, &answers[1]);
     let shown = answers[0]["shown"].as_array().unwrap();
     let width = shown[4].as_f64().unwrap();
     // Thread, function, row, from and to as parts of what is shown. The first sample is at 0 ms, the last one at 999.
@@ -466,6 +487,7 @@ fn the_stack_chart_has_each_function_at_its_time() {
     assert_parts(&shown[2], &selected);
     let report = report(&file, &["--view", "functions", &time_range(&shown[3])]);
     assert_eq!(shown[3]["samples"], report["selection"]["samples"]);
+    assert_eq!(shown[5], 1, "a thread at 100 % has no gaps, however short the time");
 }
 
 #[test]
@@ -473,7 +495,7 @@ fn the_times_of_what_is_selected_are_in_the_timeline_and_the_heat_map() {
     if !chromium() {
         return;
     }
-    // Four threads that wait for 300 ms at a time, and a program of one function at a time.
+    // 300 threads that wait for a CPU, and a program of one function at a time.
     let (waits, _) = record()
         .options(&["--off-cpu"])
         .profile(program("threads").unwrap(), &["300", "3"]);
@@ -486,7 +508,8 @@ fn the_times_of_what_is_selected_are_in_the_timeline_and_the_heat_map() {
     ]);
     let heat = json!([
         "eval",
-        "[document.querySelector('.heat-view [data-most]').dataset.most, document.querySelectorAll('.row-thread').length]",
+        "[document.querySelector('.heat-view [data-most]').dataset.most,
+            Number(document.getElementById('recorded').textContent.match(/(\\d+) threads/)[1])]",
     ]);
     let foot = json!([
         "eval",

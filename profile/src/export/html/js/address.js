@@ -19,16 +19,28 @@ function numbersOf() {
   return hashOf([names.length, threads.length, stackNode.length, ...some].join("\n")).toString(36);
 }
 
+/** `1,4-6`: a group may have a thousand threads. @param {number[]} numbers */
+function runsOf(numbers) {
+  /** @type {[number, number][]} */
+  const runs = [];
+  for (const number of numbers.sort((a, b) => a - b)) {
+    const last = runs[runs.length - 1];
+    if (last && last[1] + 1 === number) last[1] = number;
+    else runs.push([number, number]);
+  }
+  return runs.map(([from, to]) => (from === to ? from : `${from}-${to}`)).join();
+}
+
 /** The state as the fragment of an address; what is as at the start is left out. */
 function addressOf() {
-  const { range, view, threads, inside, hidden, focus, dropped, code, func, query, tab, sort, zoom, part, whole, assembly } = state;
+  const { range, view, threads, inside, hidden, focus, dropped, code, func, query, tab, sort, zoom, part, whole, assembly, rowFilter, byStart } = state;
   const said = new URLSearchParams();
   const time = (/** @type {TimeSpan} */ span) => `${span.from}-${span.to}`;
   if (tab !== TABS[0].id) said.set("tab", tab);
   if (state.kind > 0) said.set("count", String(state.kind));
   if (range) said.set("time", time(range));
   if (view.from > 0 || view.to < profile.endUs) said.set("view", time(view));
-  if (threads) said.set("threads", [...threads].join());
+  if (threads) said.set("threads", runsOf([...threads]));
   if (focus.length > 0) said.set("focus", focus.join());
   if (code >= 0) said.set("code", String(code));
   if (hidden.length > 0) said.set("hide", hidden.join());
@@ -41,6 +53,8 @@ function addressOf() {
   if (sort.column !== "own" || !sort.down) said.set("sort", sort.column + (sort.down ? "" : "-up"));
   if (whole) said.set("whole", "");
   if (assembly) said.set("assembly", "");
+  if (rowFilter) said.set("rows", rowFilter);
+  if (byStart) said.set("order", "start");
   const address = said.toString();
   return address && `${address}&of=${numbersOf()}`;
 }
@@ -58,7 +72,10 @@ function stateOfAddress() {
   };
   const [partFrom, partTo] = (/^([01]\.\d+)-([01]\.\d+)$/.exec(said.get("part") ?? "") ?? []).slice(1).map(Number);
   const funcs = profile.names.length;
-  const threads = numbers("threads", profile.threads.length);
+  const threads = (said.get("threads") ?? "").split(",").flatMap((run) => {
+    const [from, to = from] = /^\d+(-\d+)?$/.test(run) ? run.split("-").map(Number) : [1, 0];
+    return [...profile.threads.keys()].slice(from, to + 1);
+  });
   const [column, up] = (said.get("sort") ?? "own").split("-");
   return {
     kind: numbers("count", profile.kinds.length)[0] ?? 0,
@@ -78,6 +95,8 @@ function stateOfAddress() {
     sort: { column: column === "total" || column === "name" ? column : "own", down: up !== "up" },
     whole: said.has("whole"),
     assembly: said.has("assembly"),
+    rowFilter: said.get("rows") ?? "",
+    byStart: said.get("order") === "start",
   };
 }
 

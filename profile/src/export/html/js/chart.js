@@ -3,9 +3,11 @@
 
 const CHART_ROW = 18;
 /** Samples of a pixel that are looked at. Of more, every second or third and so on. */
-const CHART_SAMPLES = 32;
+const CHART_SAMPLES = 8;
 /** Threads that are shown, the busiest of those that are selected. */
 const CHART_THREADS = 12;
+/** Height of a row of markers. */
+const MARKS_PX = 8;
 /** Boxes of a thread that the page says in words, too. */
 const CHART_BOXES = 100;
 
@@ -116,8 +118,14 @@ function chartTab() {
   /** @type {ChartBlock[]} */
   let blocks = [];
   let width = 0;
-  /** Below its label, and the row of callers that all stacks have. @param {ChartBlock} block */
-  const headOf = (block) => (block.above.length > 0 ? 2 : 1);
+  /** Spans of a thread. @param {ChartBlock} block */
+  const lanesIn = (block) => (lanesOf(block.thread) ?? []).filter(({ count: number }) => number > 0);
+  /** The height of its markers and spans. @param {ChartBlock} block */
+  const marksPx = (block) => lanesIn(block).reduce((sum, lanes) => sum + heightOfSpans(lanes), marksOf(block.thread).length > 0 ? MARKS_PX : 0);
+  /** The height of its label, its markers and spans, and the row of callers that all stacks have. @param {ChartBlock} block */
+  const headPx = (block) => marksPx(block) + CHART_ROW * (block.above.length > 0 ? 2 : 1);
+  /** @param {ChartBlock} block */
+  const blockPx = (block) => headPx(block) + (block.rows + 1) * CHART_ROW;
   /** @param {number} pixel */
   const timeAt = (pixel) => span.from + (pixel / Math.max(1, width)) * (span.to - span.from);
 
@@ -125,12 +133,19 @@ function chartTab() {
     const height = area.clientHeight;
     const context = sized(canvas, area.clientWidth, height);
     if (!context || area.clientWidth === 0) return;
-    if (width !== area.clientWidth) {
-      width = area.clientWidth;
-      blocks = shown.map((samples) => chartOf(samples, of, span, width));
+    if (width !== area.clientWidth) blocks = [];
+    width = area.clientWidth;
+    const before = blocks.length;
+    let bottom = blocks.reduce((sum, block) => sum + blockPx(block), 0);
+    // The stacks of a thread are looked at when it comes into view.
+    while (blocks.length < shown.length && bottom < area.scrollTop + height) {
+      blocks.push(chartOf(shown[blocks.length], of, span, width));
+      bottom += blockPx(blocks[blocks.length - 1]);
+    }
+    if (blocks.length > before || blocks.length === 0) {
       const names = (/** @type {ChartBox} */ { func, from, to, row }) => [profile.names[func], from, to, row];
       area.dataset.blocks = JSON.stringify(blocks.map(({ above, boxes }) => [above.length, boxes.slice(0, CHART_BOXES).map(names)]));
-      spacer.style.height = blocks.reduce((sum, block) => sum + headOf(block) + block.rows + 1, 0) * CHART_ROW + "px";
+      spacer.style.height = bottom + (blocks.length < shown.length ? height : 0) + "px";
       const most = blocks.reduce((most, { each }) => Math.max(most, each), 1);
       legend.textContent =
         `${clock(span.from, 1000)} to ${clock(span.to, 1000)}. A pixel has the stack that most of its samples have. Drag to select a time.` +
@@ -147,13 +162,23 @@ function chartTab() {
       const { name, tid, process } = profile.threads[block.thread];
       context.fillStyle = soft;
       context.fillText(`${process && process !== name ? process + ", " : ""}${name || "thread"} (${tid})`, 4, y + CHART_ROW / 2);
+      let lane = y + CHART_ROW;
+      if (marksOf(block.thread).length > 0) {
+        drawMarks(context, block.thread, lane + 2, width, span);
+        lane += MARKS_PX;
+      }
+      for (const lanes of lanesIn(block)) {
+        drawSpans(context, lanes, lane, width, span);
+        lane += heightOfSpans(lanes);
+      }
+      context.font = "12px system-ui, sans-serif";
       if (block.above.length > 0) {
         context.fillStyle = root;
-        context.fillRect(0, y + CHART_ROW, width, CHART_ROW - 1);
+        context.fillRect(0, lane, width, CHART_ROW - 1);
         context.fillStyle = text;
-        context.fillText(callersInWords(block.above), 4, y + 1.5 * CHART_ROW);
+        context.fillText(callersInWords(block.above), 4, lane + CHART_ROW / 2);
       }
-      y += headOf(block) * CHART_ROW;
+      y += headPx(block);
       for (const { func, from, to, row } of block.boxes) {
         const top = y + row * CHART_ROW;
         if (top + CHART_ROW < 0 || top > height) continue;
@@ -171,17 +196,26 @@ function chartTab() {
       y += (block.rows + 1) * CHART_ROW;
     }
   };
-  /** @param {MouseEvent} event @returns {ChartBox | undefined} */
-  const boxAt = (event) => {
+  /** The box, or the marker or span (-1: none) at a place. @param {MouseEvent} event @returns {{box?: ChartBox, marker: number}} */
+  const foundAt = (event) => {
     const place = canvas.getBoundingClientRect();
     const x = event.clientX - place.left;
-    let row = Math.floor((event.clientY - place.top + area.scrollTop) / CHART_ROW);
-    for (const block of blocks) {
-      const own = row - headOf(block);
-      if (own < block.rows) return block.boxes.find((box) => box.row === own && x >= box.from && x < box.to);
-      row = own - block.rows - 1;
+    let y = event.clientY - place.top + area.scrollTop;
+    const block = blocks.find((block) => y < blockPx(block) || ((y -= blockPx(block)), false));
+    if (!block) return { marker: -1 };
+    const row = Math.floor((y - headPx(block)) / CHART_ROW);
+    if (row >= 0) return { box: block.boxes.find((box) => box.row === row && x >= box.from && x < box.to), marker: -1 };
+    const near = ((span.to - span.from) / width) * 3;
+    let lane = y - CHART_ROW;
+    if (marksOf(block.thread).length > 0) {
+      if (lane >= 0 && lane < MARKS_PX) return { marker: markAt(block.thread, timeAt(x), near) };
+      lane -= MARKS_PX;
     }
-    return undefined;
+    for (const lanes of lanesIn(block)) {
+      if (lane >= 0 && lane < heightOfSpans(lanes)) return { marker: spanAt(lanes, lane, timeAt(x), near) };
+      lane -= heightOfSpans(lanes);
+    }
+    return { marker: -1 };
   };
   let start = -1;
   canvas.addEventListener("pointerdown", (event) => {
@@ -197,8 +231,10 @@ function chartTab() {
       drawTimeline();
       return;
     }
-    const box = boxAt(event);
-    canvas.title = box ? profile.names[box.func] : "";
+    const { box, marker } = foundAt(event);
+    const isSpan = marker >= 0 && profile.markers.kind[marker] > 0;
+    canvas.title = box ? profile.names[box.func] : marker >= 0 ? markerInWords(marker) : "";
+    if (marker >= 0) hint(isSpan ? spanInWords(marker) : `Marker ${markerInWords(marker)}`);
     if (!box) return;
     const { ownOf, totalOf } = sums();
     const what = inWords(box.func, ownOf[box.func], totalOf[box.func], variancesOfFunction(box.func));
@@ -208,8 +244,11 @@ function chartTab() {
     const range = dragged;
     [dragged, start] = [null, -1];
     if (range && range.to > range.from) return change({ range });
-    const box = boxAt(event);
+    const { box, marker } = foundAt(event);
     if (box) choose(box.func);
+    if (marker < 0) return;
+    if (profile.markers.kind[marker] > 0) chooseInside(marker);
+    else chooseTimeOf(marker);
   });
   canvas.addEventListener("pointercancel", () => ([dragged, start] = [null, -1]));
   area.addEventListener("keydown", (event) => {

@@ -1,5 +1,47 @@
 // @ts-check
-// Markers as a table, by time.
+// Markers: as dots in a row of their thread, and as a table by time.
+
+/** By thread, in the order of time: markers that are no spans. @type {Map<number, number[]> | null} */
+let knownMarks = null;
+
+/** @param {number} of @returns {number[]} */
+function marksOf(of) {
+  if (!knownMarks) {
+    knownMarks = new Map();
+    const { thread, start, kind: isSpan } = profile.markers;
+    const marks = [...thread.keys()].filter((at) => isSpan[at] === 0).sort((a, b) => start[a] - start[b]);
+    for (const at of marks) {
+      const known = knownMarks.get(thread[at]);
+      if (known) known.push(at);
+      else knownMarks.set(thread[at], [at]);
+    }
+  }
+  return knownMarks.get(of) ?? [];
+}
+
+/**
+ * Draws the markers of a thread.
+ * @param {CanvasRenderingContext2D} context @param {number} of @param {number} top @param {number} width @param {TimeSpan} span
+ */
+function drawMarks(context, of, top, width, { from, to }) {
+  const { start, duration: lengths } = profile.markers;
+  context.fillStyle = cssColor("--marker");
+  // One dot a pixel.
+  let last = -1;
+  for (const at of marksOf(of)) {
+    const x = Math.round(((start[at] - from) / (to - from)) * width);
+    const wide = (lengths[at] / (to - from)) * width;
+    if (x + wide < 0 || x > width || (wide < 1 && last === x)) continue;
+    last = x;
+    context.fillRect(x - 1, top, Math.max(2, wide), 3);
+  }
+}
+
+/** The marker of a thread at a time, the last one of several, or -1. @param {number} of @param {number} time @param {number} near */
+function markAt(of, time, near) {
+  const { start, duration: lengths } = profile.markers;
+  return marksOf(of).reduce((found, at) => (start[at] <= time + near && start[at] + lengths[at] >= time - near ? at : found), -1);
+}
 
 /** @returns {{element: HTMLElement, shown: () => void}} */
 function markersTab() {
@@ -27,10 +69,7 @@ function markersTab() {
       ];
     },
     activate: (row) => hint(markerInWords(rows[row])),
-    open: (row) => {
-      const [from, length] = [start[rows[row]], lengths[rows[row]]];
-      if (length > 0) change({ range: { from, to: from + length } });
-    },
+    open: (row) => chooseTimeOf(rows[row]),
   });
   const left = leftOut > 0 ? `; ${grouped(leftOut)} shorter ones are not in the page` : "";
   const spans = spanNames();
@@ -42,6 +81,12 @@ function markersTab() {
     element: make("div", { class: "markers-view" }, make("div", { class: "bar" }, legend, spans.length > 0 && make("label", {}, "Only inside", choice)), rows.length > 0 ? list.element : make("p", { class: "empty" }, none)),
     shown: () => list.update(rows.length),
   };
+}
+
+/** Selects the time that a marker lasts. @param {number} at */
+function chooseTimeOf(at) {
+  const { start, duration: lengths } = profile.markers;
+  if (lengths[at] > 0) change({ range: { from: start[at], to: start[at] + lengths[at] } });
 }
 
 /** A text, marked if the search finds it. @param {string} text */

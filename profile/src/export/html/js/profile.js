@@ -160,7 +160,7 @@ function readProfile(buffer) {
         weight: isEach ? null : column(of.weight),
         each: isEach ? of.weight.each : 0,
         count: of.count === null ? null : column(of.count),
-        sorted: time.every((at, row) => row === 0 || time[row - 1] <= at),
+        sorted: isSorted(time),
       };
     }),
   }));
@@ -230,6 +230,12 @@ function readProfile(buffer) {
     byName,
     endUs: Math.max(1, Math.ceil(endUs)),
   };
+}
+
+/** A call for each of a million times takes four times as long. @param {Float64Array} times */
+function isSorted(times) {
+  for (let row = 1; row < times.length; row++) if (times[row - 1] > times[row]) return false;
+  return true;
 }
 
 /**

@@ -52,13 +52,16 @@ function lanesOf(of) {
   return knownLanes.get(of);
 }
 
-/** Rows of the timeline for the spans of a thread. @param {number} thread @returns {(Partial<TimeRow> & {type: "spans", height: number})[]} */
+/** The height of spans in a row. @param {SpanLanes} lanes */
+const heightOfSpans = (lanes) => lanes.levels.length * SPAN_PX + 3;
+
+/** Rows of the timeline for the spans of a thread. @param {number} thread @returns {TimeRow[]} */
 function spanRows(thread) {
   const lanes = lanesOf(thread) ?? [];
   return lanes.filter(({ count: number }) => number > 0).map((of) => {
-    const isAsync = of === lanes[1];
+    const label = of === lanes[1] ? "async spans" : "spans";
     const more = of.all > MOST_LEVELS ? `, ${MOST_LEVELS} of ${of.all} rows` : "";
-    return { type: "spans", height: of.levels.length * SPAN_PX + 3, thread, lanes: of, label: isAsync ? "async spans" : "spans", detail: grouped(of.count) + more };
+    return timeRow({ type: "spans", height: heightOfSpans(of), thread, lanes: of, label, detail: grouped(of.count) + more });
   });
 }
 
@@ -112,11 +115,10 @@ function spanNames() {
 
 /**
  * Draws the spans of a row.
- * @param {CanvasRenderingContext2D} context @param {SpanLanes} lanes @param {number} top @param {number} width
+ * @param {CanvasRenderingContext2D} context @param {SpanLanes} lanes @param {number} top @param {number} width @param {TimeSpan} span
  */
-function drawSpans(context, lanes, top, width) {
+function drawSpans(context, lanes, top, width, { from, to }) {
   const { names, texts, name, start, duration: lengths, text } = profile.markers;
-  const { from, to } = state.view;
   const scale = width / (to - from);
   const { test } = search();
   context.font = "11px system-ui, sans-serif";
@@ -176,7 +178,11 @@ function spanAt(lanes, y, time, near) {
   return at !== undefined && start[at] <= time + near && start[at] + lengths[at] >= time - near ? at : -1;
 }
 
-/** Chooses the samples inside of spans with a name, or all again. @param {string} name */
-function chooseInside(name) {
+/** Chooses the samples inside of spans with the name of this one, or all again. @param {number} span */
+function chooseInside(span) {
+  const name = profile.markers.names[profile.markers.name[span]];
   change({ inside: state.inside === name ? "" : name });
 }
+
+/** @param {number} span */
+const spanInWords = (span) => `${markerInWords(span)}; click: only what threads did inside of such spans`;

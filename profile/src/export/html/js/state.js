@@ -21,6 +21,8 @@
  * @property {TimeSpan | null} part The part of the zoomed frame that the flame graph shows, of its width.
  * @property {boolean} whole Graphs have all callers, each in a row of its own.
  * @property {boolean} assembly Source is shown as instructions.
+ * @property {string} rowFilter The timeline has the threads and processes with this text in their names.
+ * @property {boolean} byStart Their order; else the busiest are first.
  */
 
 const buffer = /** @type {any} */ (window).sprofData;
@@ -46,13 +48,15 @@ const state = {
   part: null,
   whole: false,
   assembly: false,
+  rowFilter: "",
+  byStart: false,
 };
 
 /** @type {Sums | null} */
 let knownSums = null;
 /** @type {{query: string, isMatch: (func: number) => boolean, test: (text: string) => boolean, error: string} | null} */
 let knownSearch = null;
-/** By stack, for the times of what is selected. @type {{of: string, focused: Uint8Array, codes: Uint8Array, found: Uint8Array | null} | null} */
+/** By stack, for the times of what is selected. @type {{of: string, focused: Uint8Array, codes: Uint8Array, foundOf: string, found: Uint8Array | null} | null} */
 let knownStacks = null;
 /** @type {((changed: (keyof State)[]) => void)[]} */
 const listeners = [];
@@ -142,20 +146,26 @@ function amountInWords(weight) {
   return amount(weight) + (nsPerWeight(of) === 0 && of.unit !== "bytes" ? ` ${unitOf(of)}` : "");
 }
 
-/** The stacks in focus, with what ran in them, and, while there is a search, those of them with a function that it finds. Hidden functions are not found. */
+/**
+ * The stacks that are selected; what ran in those in focus, from 2 on (1: no function); and, while there is a search,
+ * the selected ones with a function that it finds. Hidden functions are not found.
+ */
 function selectedStacks() {
-  const of = JSON.stringify([state.focus, state.dropped, state.hidden, state.query, state.code]);
-  if (knownStacks?.of === of) return knownStacks;
-  const inFocus = state.focus.map((func) => (/** @type {number} */ other) => other === func);
-  const { isMatch } = search();
-  const isFound = (/** @type {number} */ func) => isMatch(func) && !state.hidden.includes(func);
-  const focused = stacksWith(profile, inFocus, state);
-  knownStacks = {
-    of,
-    focused,
-    codes: codesOfStacks(profile).map((code, stack) => (focused[stack] ? code : 0)),
-    found: state.query ? stacksWith(profile, [...inFocus, isFound], state) : null,
-  };
+  const { focus, code, dropped, hidden, query } = state;
+  const inFocus = focus.map((func) => (/** @type {number} */ other) => other === func);
+  const of = JSON.stringify([focus, dropped, code]);
+  if (knownStacks?.of !== of) {
+    const isIn = stacksWith(profile, inFocus, { code: -1, dropped });
+    const codes = codesOfStacks(profile).map((code, stack) => (isIn[stack] ? code + 1 : 0));
+    knownStacks = { of, focused: stacksWith(profile, inFocus, state), codes, foundOf: "", found: null };
+  }
+  const foundOf = JSON.stringify([query, hidden]);
+  if (knownStacks.foundOf !== foundOf) {
+    const { isMatch } = search();
+    const isFound = (/** @type {number} */ func) => isMatch(func) && !hidden.includes(func);
+    knownStacks.foundOf = foundOf;
+    knownStacks.found = query ? stacksWith(profile, [...inFocus, isFound], state) : null;
+  }
   return knownStacks;
 }
 

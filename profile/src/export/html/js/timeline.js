@@ -1,186 +1,96 @@
 // @ts-check
-// Processes and threads over time. Labels are elements, graphs are one canvas as large as the visible part.
+// Graphs of the rows over time: one canvas as large as the visible part.
 
-const PROCESS_PX = 24;
-const THREAD_PX = 28;
-const COUNTER_PX = 34;
-
-/**
- * @typedef {object} TimeRow
- * @property {"process" | "thread" | "spans" | "counter"} type
- * @property {number} top
- * @property {number} height
- * @property {string} pid
- * @property {number} thread
- * @property {number[]} threads
- * @property {CounterLine | null} line
- * @property {SpanLanes | null} lanes
- * @property {boolean} folds It stands for its process.
- * @property {string} label
- * @property {string} detail
- * @property {HTMLElement | null} element
- */
-
-/** Processes whose threads are not shown, by pid. @type {Set<string>} */
-const folded = new Set();
-/** @type {TimeRow[]} */
-let timeRows = [];
 /** Sums of a row by pixel, of each set of stacks. @type {Map<string, Float64Array[]>} */
 let knownBins = new Map();
 let knownBinsOf = "";
 /** The time that is being selected, while the pointer is down. @type {TimeSpan | null} */
 let dragged = null;
 
-/** Weight of each thread in the whole time. @param {Kind} of */
-function weightOfThreads(of) {
-  const weights = new Float64Array(profile.threads.length);
-  for (const samples of of.threads) {
-    if (samples.weight) for (const weight of samples.weight) weights[samples.thread] += weight;
-    else weights[samples.thread] += samples.each * samples.time.length;
-  }
-  return weights;
-}
-
-function layTimeline() {
-  const of = kind() ?? NOTHING;
-  const weights = weightOfThreads(of);
-  // A thread that only waits is a row, too.
-  const waits = waitsBeside(of);
-  const waiting = waits ? weightOfThreads(waits) : new Float64Array(profile.threads.length);
-  /** @type {Map<string, {pid: string, name: string, threads: number[], weight: number, lines: CounterLine[]}>} */
-  const processes = new Map();
-  const marked = new Set(profile.markers.thread);
-  profile.threads.forEach((thread, at) => {
-    let process = processes.get(thread.pid);
-    if (!process) {
-      process = { pid: thread.pid, name: thread.process, threads: [], weight: 0, lines: [] };
-      processes.set(thread.pid, process);
-    }
-    if (thread.main && thread.process) process.name = thread.process;
-    if (weights[at] > 0 || waiting[at] > 0 || marked.has(at)) process.threads.push(at);
-    process.weight += weights[at];
-  });
-  for (const line of profile.counters) {
-    const thread = line.thread === null ? undefined : profile.threads[line.thread];
-    if (thread && line.place !== "machine") processes.get(thread.pid)?.lines.push(line);
-  }
-  const busiest = [...processes.values()].filter((process) => process.threads.length > 0);
-  busiest.sort((a, b) => b.weight - a.weight);
-  timeRows = [];
-  let top = 0;
-  /** @param {Partial<TimeRow> & {type: TimeRow["type"], height: number}} row */
-  const add = (row) => {
-    timeRows.push({ pid: "", thread: -1, threads: [], line: null, lanes: null, folds: false, label: "", detail: "", element: null, top, ...row });
-    top += row.height;
-  };
-  /** @param {CounterLine} line @param {string} pid */
-  const addLine = (line, pid) => {
-    add({ type: "counter", height: COUNTER_PX, pid, line, label: line.name, detail: `up to ${lineAmount(line, line.most)}` });
-  };
-  for (const process of busiest) {
-    const { pid, threads } = process;
-    threads.sort((a, b) => weights[b] - weights[a] || waiting[b] - waiting[a] || a - b);
-    const label = process.name || (pid ? `process ${pid}` : "process");
-    // A process with one thread is the row of that thread.
-    const isOne = threads.length === 1;
-    const detail = isOne ? `${pid}, ${amount(process.weight)}` : `${pid}, ${count(threads.length, "thread", "threads")}, ${amount(process.weight)}`;
-    if (isOne) add({ type: "thread", height: THREAD_PX, pid, thread: threads[0], threads, label, detail, folds: true });
-    else add({ type: "process", height: PROCESS_PX, pid, threads, label, detail, folds: true });
-    if (folded.has(pid)) continue;
-    /** @param {(line: CounterLine) => boolean} isHere */
-    const addLines = (isHere) => {
-      for (const line of process.lines.filter(isHere)) addLine(line, pid);
-    };
-    addLines((line) => !line.ofThread && line.place === "threads");
-    for (const thread of threads) {
-      const { name, tid } = profile.threads[thread];
-      if (!isOne) add({ type: "thread", height: THREAD_PX, pid, thread, threads: [thread], label: name || `thread ${tid}`, detail: `${tid}, ${amount(weights[thread])}` });
-      for (const row of spanRows(thread)) add({ pid, ...row });
-      addLines((line) => line.ofThread && line.thread === thread);
-    }
-    addLines((line) => line.ofThread && !threads.includes(line.thread ?? -1));
-    addLines((line) => line.place === "process");
-  }
-  for (const line of profile.counters) if (line.place === "machine") addLine(line, "");
-  const labels = byId("rows-labels");
-  labels.replaceChildren(
-    ...timeRows.map((row, at) => {
-      const element = make(
-        "div",
-        { class: `row-label row-${row.type}${row.folds ? " row-process" : ""}`, role: "option", tabindex: at === 0 ? 0 : -1, title: `${row.label} (${row.detail})`, "data-at": at },
-        row.folds && make("span", { class: "twist", "aria-hidden": true }, folded.has(row.pid) ? "\u25b8" : "\u25be"),
-        make("span", { class: "text" }, row.label),
-        make("span", { class: "after" }, " " + row.detail),
-      );
-      element.style.height = row.height + "px";
-      row.element = element;
-      return element;
-    }),
-  );
-  byId("rows-area").style.height = top + "px";
-  knownBins = new Map();
-  markRows();
-}
-
 /** @param {CounterLine} line @param {number} value */
 function lineAmount(line, value) {
   // A rate of ms of running time.
   if (line.unit === "threads") return (value / 1000).toFixed(1) + " threads";
   if (line.unit === "percent") return (value / 10).toFixed(0) + " %";
-  return (line.unit === "bytes" ? bytesText(value) : grouped(value)) + (line.rate ? " a second" : "");
+  const few = Math.abs(value) < 10 && !Number.isInteger(value);
+  const text = line.unit === "bytes" ? bytesText(value) : few ? value.toFixed(2) : grouped(value);
+  return text + (line.unit === "Hz" ? " Hz" : "") + (line.rate ? " a second" : "");
 }
 
-/** Waits, where CPU time is counted beside them. @param {Kind} of */
-function waitsBeside(of) {
-  return of.waits || of !== kinds()[0] ? undefined : kinds().find((other) => other.waits);
+/** The value of a line at a time, in words; nothing where the line has none. @param {CounterLine} line @param {number} time */
+function valueAt(line, time) {
+  // A rate is that of the time before its point, a level that of the last reading.
+  const at = line.rate ? Math.max(1, firstAt(line.time, time)) : firstAt(line.time, time + 1) - 1;
+  return time < line.time[0] || at >= line.time.length ? "" : lineAmount(line, (line.value[at] / 65535) * line.most);
 }
 
-function markRows() {
-  for (const row of timeRows) {
-    const isChosen = row.threads.length > 0 && row.threads.every((thread) => state.threads?.has(thread));
-    row.element?.setAttribute("aria-selected", String(isChosen));
-  }
+/** The time at which the keys read values. */
+let valueTime = -1;
+
+/** Reads the value a fiftieth of the visible time later or earlier. @param {TimeRow} row @param {number} step */
+function moveValue(row, step) {
+  const { from, to } = state.view;
+  const before = valueTime < from || valueTime > to ? from : valueTime + (step * (to - from)) / 50;
+  valueTime = Math.round(Math.max(from, Math.min(to - 1, before)));
+  showValue(row);
+  hoverTimeline(valueTime, row, 0);
 }
 
-/** Selects a row's threads, or adds them. @param {TimeRow} row @param {boolean} more */
-function chooseRow(row, more) {
-  if (row.threads.length === 0 || profile.calls === "arcs") return;
-  const isChosen = row.threads.every((thread) => state.threads?.has(thread));
-  const chosen = new Set(more ? state.threads : []);
-  const isOnly = isChosen && (more || state.threads?.size === row.threads.length);
-  for (const thread of row.threads) isOnly ? chosen.delete(thread) : chosen.add(thread);
-  change({ threads: chosen.size > 0 ? chosen : null });
-}
-
-/** @param {TimeRow} row */
-function foldRow(row) {
-  if (folded.has(row.pid)) folded.delete(row.pid);
-  else folded.add(row.pid);
-  layTimeline();
-  const at = timeRows.findIndex((other) => other.folds && other.pid === row.pid);
-  timeRows[at].element?.focus();
-  drawTimeline();
+/** Shows the value of a line beside it, or none. @param {TimeRow | null} row */
+function showValue(row) {
+  const element = byId("value");
+  const text = row?.line ? valueAt(row.line, valueTime) : "";
+  element.hidden = text === "";
+  if (!row || text === "") return;
+  const part = (valueTime - state.view.from) / (state.view.to - state.view.from);
+  element.textContent = text;
+  element.dataset.end = String(part > 0.5);
+  element.style.insetInlineStart = 100 * part + "%";
+  element.style.top = row.top + "px";
+  element.style.height = row.height + "px";
 }
 
 /**
- * Selected weights by pixel of some threads, of each set of stacks. A sample stands for the time before it, and is spread over that time: pixels that hold a few
- * samples would differ by one of them where a thread is busy throughout.
- * @param {Kind} of @param {number[]} threads @param {number} width @param {Uint8Array} setOf By stack: 0 is none, 1 the first set. @param {number} [sets]
+ * Weights by pixel of a row's threads, of each set of stacks. A sample stands for the time before it, and is spread over
+ * that time: pixels that hold a few samples would differ by one of them where a thread is busy throughout.
+ * @param {Kind} of @param {TimeRow} row @param {number} width
+ * @param {Uint8Array} setOf By stack: 0 is none, 1 the first set.
+ * @param {number} sets @param {string} what Names the sets.
+ * @returns {Float64Array[]}
  */
-function binsOf(of, threads, width, setOf, sets = 1) {
-  const key = `${state.view.from} ${state.view.to} ${width} ${state.inside} ${selectedStacks().of}`;
+function setsOf(of, row, width, setOf, sets, what) {
+  const key = JSON.stringify([state.view, width, state.inside, state.focus, state.dropped]);
   if (knownBinsOf !== key) knownBins = new Map();
   knownBinsOf = key;
-  const id = `${kinds().indexOf(of)}:${threads.join()}:${setOf === selectedStacks().found}:${sets}`;
+  const id = `${kinds().indexOf(of)}:${row.threads.join()}:${what}`;
   const known = knownBins.get(id);
   if (known) return known;
   const bins = Array.from({ length: sets }, () => new Float64Array(width));
-  const isOf = new Set(threads);
-  for (const samples of of.threads) {
-    if (isOf.has(samples.thread)) addToBins(bins, of, samples, setOf, state.view, nsPerWeight(of));
+  const below = isOpen(row) ? row.below.filter(({ threads }) => threads.length > 0) : [];
+  // The bins of a thousand threads would take 60 MB.
+  if (below.length > 0 && below.length < MANY_THREADS) {
+    for (const part of below) setsOf(of, part, width, setOf, sets, what).forEach((set, at) => set.forEach((bin, x) => (bins[at][x] += bin)));
+  } else {
+    const isOf = new Set(row.threads);
+    for (const samples of of.threads) if (isOf.has(samples.thread)) addToBins(bins, of, samples, setOf, state.view, nsPerWeight(of));
   }
   knownBins.set(id, bins);
   return bins;
+}
+
+/** By pixel what is selected of a row, in all and by kind of code. @param {Kind} of @param {TimeRow} row @param {number} width */
+function binsOf(of, row, width) {
+  const sets = setsOf(of, row, width, selectedStacks().codes, profile.codes.length + 1, "codes");
+  const codes = sets.slice(1).map((set, code) => (state.code < 0 || state.code === code ? set : null));
+  const bins = new Float64Array(width);
+  for (const set of state.code < 0 ? sets : codes) if (set) for (let x = 0; x < width; x++) bins[x] += set[x];
+  return { bins, codes };
+}
+
+/** By pixel what the search finds of a row; nothing without a search. @param {Kind} of @param {TimeRow} row @param {number} width */
+function foundOf(of, row, width) {
+  const { found, foundOf } = selectedStacks();
+  return found && setsOf(of, row, width, found, 1, `${foundOf} ${state.code}`)[0];
 }
 
 function drawTimeline() {
@@ -193,19 +103,19 @@ function drawTimeline() {
   if (!context || width <= 0) return;
   const of = kind() ?? NOTHING;
   const waits = waitsBeside(of);
-  const [ink, soft, wait, rule, dot, found] = ["--graph", "--graph-soft", "--graph-wait", "--rule", "--marker", "--found"].map(cssColor);
+  const [ink, soft, wait, rule, found] = ["--graph", "--graph-soft", "--graph-wait", "--rule", "--found"].map(cssColor);
   const { from, to } = state.view;
   const binNs = ((to - from) * 1000) / width;
   const each = nsPerWeight(of);
-  const stacks = selectedStacks();
   // While there is a search, the colour is that of what it finds.
-  const hasCodes = hasCodeColors(of) && !stacks.found;
+  const hasCodes = hasCodeColors(of) && state.query === "";
   let most = 0;
   if (each === 0) {
-    for (const row of timeRows) if (row.type === "thread") for (const bin of binsOf(of, row.threads, width, stacks.focused)[0]) most = Math.max(most, bin);
+    const ofThreads = timeRows.filter(({ type }) => type === "thread");
+    for (const row of ofThreads) for (const bin of binsOf(of, row, width).bins) most = Math.max(most, bin);
   }
   const top = rows.scrollTop;
-  /** Weight of the threads' columns. */
+  /** Weight of the columns of threads, and of closed rows. */
   let drawn = 0;
   const drawnCodes = profile.codes.map(() => 0);
   for (const row of timeRows) {
@@ -218,53 +128,47 @@ function drawTimeline() {
       continue;
     }
     if (row.lanes) {
-      drawSpans(context, row.lanes, y, width);
+      drawSpans(context, row.lanes, y, width, state.view);
       continue;
     }
+    const isLeaf = row.type === "thread" || !isOpen(row);
     const isChosen = !state.threads || row.threads.some((thread) => state.threads?.has(thread));
     const base = y + row.height - 1;
     const room = row.height - 5;
-    const [bins] = binsOf(of, row.threads, width, stacks.focused);
-    // Of a process 100 % is one CPU for each thread that could use it, up to the busiest moment.
+    const { bins, codes } = binsOf(of, row, width);
+    // Of several threads 100 % is one CPU for each thread that could use it, up to the busiest moment.
     let full = each > 0 ? binNs / each : most;
-    if (row.type === "process") for (const bin of bins) full = Math.max(full, bin);
-    if (waits && row.type === "thread") {
-      const [waiting] = binsOf(waits, row.threads, width, stacks.focused);
+    if (row.type !== "thread") for (const bin of bins) full = Math.max(full, bin);
+    if (waits && isLeaf) {
+      const waiting = binsOf(waits, row, width).bins;
       context.fillStyle = wait;
       for (let x = 0; x < width; x++) {
-        const part = Math.min(1, waiting[x] / binNs);
+        const part = Math.min(1, waiting[x] / binNs / row.threads.length);
         if (part > 0.02) context.fillRect(x, base - 4 * part, 1, 4 * part);
       }
     }
     context.globalAlpha = isChosen ? 1 : 0.3;
-    /** @param {Float64Array} heights @param {string} color */
-    const columns = (heights, color) => {
-      context.fillStyle = color;
-      for (let x = 0; x < width; x++) {
-        // What is left of a difference is no column.
-        if (heights[x] <= 1e-6 * full) continue;
-        const tall = Math.max(1, Math.min(1, heights[x] / full) * room);
-        context.fillRect(x, base - tall, 1, tall);
-      }
-    };
-    if (hasCodes && row.type === "thread") {
+    const columns = columnsOf(context, width, room, full);
+    if (hasCodes && isLeaf) {
       // From the top: each kind of code stands on those before it.
-      const sets = binsOf(of, row.threads, width, stacks.codes, profile.codes.length);
       const heights = bins.slice();
-      sets.forEach((set, code) => (drawnCodes[code] = set.reduce((sum, bin) => sum + bin, drawnCodes[code])));
-      for (let code = sets.length - 1; code >= 0; code--) {
-        columns(heights, codeColor(code));
-        for (let x = 0; x < width; x++) heights[x] -= sets[code][x];
+      for (let code = codes.length - 1; code >= 0; code--) {
+        const set = codes[code];
+        if (!set) continue;
+        drawnCodes[code] = set.reduce((sum, bin) => sum + bin, drawnCodes[code]);
+        columns.add(heights, codeColor(code), set);
+        for (let x = 0; x < width; x++) heights[x] -= set[x];
       }
-    } else columns(bins, of.waits ? wait : row.type === "process" ? soft : ink);
-    const foundBins = stacks.found && binsOf(of, row.threads, width, stacks.found)[0];
-    if (foundBins) columns(foundBins, found);
-    if (row.type === "thread") drawn = (foundBins ?? bins).reduce((sum, bin) => sum + bin, drawn);
+    } else columns.add(bins, of.waits ? wait : isLeaf ? ink : soft, bins);
+    const foundBins = foundOf(of, row, width);
+    if (foundBins) columns.add(foundBins, found, foundBins);
+    columns.draw(base - room);
+    if (isLeaf) drawn = (foundBins ?? bins).reduce((sum, bin) => sum + bin, drawn);
     context.globalAlpha = 1;
+    if (row.type === "thread") drawMarks(context, row.thread, y + 1, width, state.view);
   }
   canvas.dataset.drawn = String(drawn);
   canvas.dataset.codes = JSON.stringify(drawnCodes);
-  drawMarkers(context, top, height, width, dot);
   const range = dragged ?? state.range;
   if (range) {
     const [left, right] = [range.from, range.to].map((at) => ((at - from) / (to - from)) * width);
@@ -277,41 +181,60 @@ function drawTimeline() {
   }
 }
 
+const columnsCanvas = document.createElement("canvas");
+
+/**
+ * Columns of a row, as pixels: a rectangle for each takes ten times as long.
+ * @param {CanvasRenderingContext2D} context @param {number} width @param {number} room @param {number} full What fills the room.
+ */
+function columnsOf(context, width, room, full) {
+  const scale = window.devicePixelRatio || 1;
+  const [across, down] = [Math.round(width * scale), Math.round(room * scale)];
+  const image = context.createImageData(across, down);
+  const pixels = new Uint32Array(image.data.buffer);
+  return {
+    /** @param {Float64Array} heights @param {string} color @param {Float64Array} where Not where this is 0. */
+    add(heights, color, where) {
+      // As `#rrggbb`, whatever it was.
+      context.fillStyle = color;
+      const rgb = parseInt(String(context.fillStyle).slice(1), 16);
+      // In the byte order of all that browsers run on.
+      const pixel = 0xff000000 | ((rgb & 0xff) << 16) | (rgb & 0xff00) | (rgb >> 16);
+      for (let x = 0; x < across; x++) {
+        const bin = Math.min(width - 1, Math.floor(x / scale));
+        // What is left of a difference is no column.
+        if (heights[bin] <= 1e-6 * full || where[bin] === 0) continue;
+        const tall = Math.max(Math.round(scale), Math.round(Math.min(1, heights[bin] / full) * down));
+        for (let y = down - tall; y < down; y++) pixels[y * across + x] = pixel;
+      }
+    },
+    /** @param {number} top */
+    draw(top) {
+      if (columnsCanvas.width !== across) columnsCanvas.width = across;
+      if (columnsCanvas.height !== down) columnsCanvas.height = down;
+      columnsCanvas.getContext("2d")?.putImageData(image, 0, 0);
+      context.drawImage(columnsCanvas, 0, top, width, room);
+    },
+  };
+}
+
 /** @param {CanvasRenderingContext2D} context @param {CounterLine} line @param {number} y @param {number} height @param {number} width */
 function drawLine(context, line, y, height, width) {
   const { from, to } = state.view;
   context.beginPath();
   context.strokeStyle = cssColor("--counter");
   context.lineWidth = 1.25;
-  let isFirst = true;
+  let before = 0;
   line.time.forEach((time, at) => {
     const x = ((time - from) / (to - from)) * width;
     const level = y + height - (line.value[at] / 65535) * (height - 2) - 1;
-    if (isFirst) context.moveTo(x, level);
-    else context.lineTo(x, level);
-    isFirst = false;
+    if (at === 0) context.moveTo(x, level);
+    // A rate is that of the time since the point before.
+    if (line.rate) context.lineTo(at === 0 ? x : before, level);
+    context.lineTo(x, level);
+    before = x;
   });
   context.stroke();
-}
-
-/** @param {CanvasRenderingContext2D} context @param {number} top @param {number} height @param {number} width @param {string} color */
-function drawMarkers(context, top, height, width, color) {
-  const { thread, start, duration: lengths, kind: isSpan } = profile.markers;
-  if (thread.length === 0) return;
-  const { from, to } = state.view;
-  const rowOf = new Map(timeRows.filter((row) => row.type === "thread").map((row) => [row.thread, row]));
-  context.fillStyle = color;
-  /** One dot a pixel. @type {Map<TimeRow, number>} */
-  const last = new Map();
-  for (let at = 0; at < thread.length; at++) {
-    const row = isSpan[at] > 0 ? undefined : rowOf.get(thread[at]);
-    if (!row || row.top - top > height || row.top + row.height < top) continue;
-    const x = Math.round(((start[at] - from) / (to - from)) * width);
-    const wide = (lengths[at] / (to - from)) * width;
-    if (x + wide < 0 || x > width || (wide < 1 && last.get(row) === x)) continue;
-    last.set(row, x);
-    context.fillRect(x - 1, row.top - top + 1, Math.max(2, wide), 3);
-  }
 }
 
 /** @param {number} width */
@@ -381,7 +304,7 @@ function rangeOf(a, b) {
 function startTimeline() {
   const rows = byId("rows");
   const area = byId("rows-area");
-  const labels = byId("rows-labels");
+  startRows();
   const timeAt = (/** @type {PointerEvent | MouseEvent} */ event) => {
     const place = area.getBoundingClientRect();
     return state.view.from + ((event.clientX - place.left) / place.width) * (state.view.to - state.view.from);
@@ -398,7 +321,11 @@ function startTimeline() {
     area.setPointerCapture(event.pointerId);
   });
   area.addEventListener("pointermove", (event) => {
-    if (startX < 0) return hoverTimeline(timeAt(event), rowAt(event), event.clientY - area.getBoundingClientRect().top);
+    if (startX < 0) {
+      valueTime = timeAt(event);
+      showValue(rowAt(event) ?? null);
+      return hoverTimeline(valueTime, rowAt(event), event.clientY - area.getBoundingClientRect().top);
+    }
     if (Math.abs(event.clientX - startX) < 3 && !dragged) return;
     dragged = rangeOf(start, timeAt(event));
     showRange();
@@ -412,40 +339,13 @@ function startTimeline() {
     if (range && range.to > range.from) change({ range });
     else if (wasDown && row?.lanes) {
       const span = spanAt(row.lanes, event.clientY - area.getBoundingClientRect().top - row.top, timeAt(event), nearby());
-      if (span >= 0) chooseInside(profile.markers.names[profile.markers.name[span]]);
+      if (span >= 0) chooseInside(span);
     } else if (wasDown && row) chooseRow(row, event.ctrlKey || event.metaKey || event.shiftKey);
   });
+  area.addEventListener("pointerleave", () => showValue(null));
   area.addEventListener("pointercancel", () => {
     [dragged, startX] = [null, -1];
     drawTimeline();
-  });
-  labels.addEventListener("click", (event) => {
-    const element = event.target instanceof Element ? event.target.closest("[data-at]") : null;
-    if (!(element instanceof HTMLElement)) return;
-    const row = timeRows[Number(element.dataset.at)];
-    element.focus();
-    if (event.target instanceof Element && event.target.classList.contains("twist")) foldRow(row);
-    else chooseRow(row, event.ctrlKey || event.metaKey || event.shiftKey);
-  });
-  labels.addEventListener("focusin", (event) => {
-    for (const row of timeRows) if (row.element) row.element.tabIndex = row.element === event.target ? 0 : -1;
-  });
-  labels.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const at = timeRows.findIndex((row) => row.element === event.target);
-    const row = timeRows[at];
-    if (!row) return;
-    if (event.shiftKey && (event.key === "ArrowLeft" || event.key === "ArrowRight")) {
-      moveRange(event.key === "ArrowRight" ? 1 : -1);
-    } else if (event.key === "ArrowDown") timeRows[at + 1]?.element?.focus();
-    else if (event.key === "ArrowUp") timeRows[at - 1]?.element?.focus();
-    else if (event.key === "Home") timeRows[0].element?.focus();
-    else if (event.key === "End") timeRows[timeRows.length - 1].element?.focus();
-    else if (event.key === "ArrowLeft" && row.folds && !folded.has(row.pid)) foldRow(row);
-    else if (event.key === "ArrowRight" && row.folds && folded.has(row.pid)) foldRow(row);
-    else if (event.key === "Enter" || event.key === " ") chooseRow(row, event.key === " ");
-    else return;
-    event.preventDefault();
   });
   rows.addEventListener("scroll", drawTimeline);
   new ResizeObserver(drawTimeline).observe(rows);
@@ -454,7 +354,7 @@ function startTimeline() {
   byId("zoom-out").addEventListener("click", () => change({ view: { from: 0, to: profile.endUs } }));
 }
 
-/** Moves the end of the selection by a fiftieth of the visible time. @param {1 | -1} step */
+/** Moves the end of the selection by a fiftieth of the visible time. @param {number} step */
 function moveRange(step) {
   const { from, to } = state.view;
   const by = (to - from) / 50;
@@ -469,18 +369,11 @@ const nearby = () => ((state.view.to - state.view.from) / Math.max(1, byId("rows
 /** @param {number} time @param {TimeRow | undefined} row @param {number} y */
 function hoverTimeline(time, row, y) {
   if (!row) return;
-  const { thread, start, duration: lengths, kind: isSpan } = profile.markers;
   const near = nearby();
-  let found = "";
-  for (let at = 0; at < thread.length && row.type === "thread"; at++) {
-    if (thread[at] !== row.thread || isSpan[at] > 0 || start[at] > time + near || start[at] + lengths[at] < time - near) continue;
-    found = `; marker ${markerInWords(at)}`;
-  }
+  const mark = row.type === "thread" ? markAt(row.thread, time, near) : -1;
+  let found = mark >= 0 ? `; marker ${markerInWords(mark)}` : "";
   const span = row.lanes ? spanAt(row.lanes, y - row.top, time, near) : -1;
-  if (span >= 0) found = `: ${markerInWords(span)}; click: only what threads did inside of such spans`;
-  if (row.line && time >= row.line.time[0]) {
-    const at = firstAt(row.line.time, time + 1) - 1;
-    found = `: ${lineAmount(row.line, (row.line.value[at] / 65535) * row.line.most)}`;
-  }
+  if (span >= 0) found = `: ${spanInWords(span)}`;
+  if (row.line) found = `: ${valueAt(row.line, time) || "no value"}`;
   hint(`${row.label} at ${clock(time, 1000)}${found}`);
 }

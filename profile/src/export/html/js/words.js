@@ -30,9 +30,11 @@ function byId(id) {
   return found;
 }
 
+const GROUPED = new Intl.NumberFormat("en-US");
+
 /** `1,234` @param {number} number */
 function grouped(number) {
-  return Math.round(number).toLocaleString("en-US");
+  return GROUPED.format(Math.round(number));
 }
 
 /** `1.23 s`, `12.3 ms`, `8 ns`, as in reports. @param {number} ns */
