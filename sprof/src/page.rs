@@ -10,23 +10,43 @@ use profile::export::svg::SvgOptions;
 use profile::export::{Picked, PickedTime, pprof, svg};
 use profile::read::{self, ReadLimits};
 use profile::view::name_addresses;
+use profile::view::select::{Filter, select};
+use profile::view::shortfalls::shortfalls;
 use server::SavedExport;
 use symbolicator::Symbolicator;
 
+use crate::symbols::advice::{AdvisedSamples, advise};
 use crate::symbols::library::module;
 
-/// The viewer's page with this data, as HTML.
-pub(crate) fn of(data: Data, options: &PageOptions<'_>) -> Result<Vec<u8>, String> {
+/// The viewer's page with this data and these notes, as HTML.
+pub(crate) fn of(data: Data, mut notes: Vec<String>, symbolicator: &Symbolicator) -> Result<Vec<u8>, String> {
+    notes.extend(advice(&data, symbolicator));
+    let options = PageOptions {
+        notes: &notes,
+        is_served: false,
+    };
     let mut bytes = Vec::new();
-    html::write(data, options, &mut bytes).map_err(|error| failed(&error))?;
+    html::write(data, &options, &mut bytes).map_err(|error| failed(&error))?;
     Ok(bytes)
 }
 
 /// The viewer's page of a recording, as HTML.
-pub(crate) fn of_recording(profile: &Profile) -> Result<Vec<u8>, String> {
+pub(crate) fn of_recording(profile: &Profile, symbolicator: &Symbolicator) -> Result<Vec<u8>, String> {
     let mut data = profile::for_page(profile);
     data.make_printable();
-    of(data, &PageOptions::default())
+    of(data, Vec::new(), symbolicator)
+}
+
+/// What the samples lack, a sentence each, as `sprof report` has it. Shares of several events have no sum.
+fn advice(data: &Data, symbolicator: &Symbolicator) -> Vec<String> {
+    if data.events().len() > 1 {
+        return Vec::new();
+    }
+    let Ok(selection) = select(data, &Filter::default()) else {
+        return Vec::new();
+    };
+    let advice = advise(&shortfalls(&selection), &selection, AdvisedSamples::Saved, symbolicator);
+    advice.into_iter().map(|advice| advice.line).collect()
 }
 
 /// A served profile with all names that can be looked up.
@@ -59,8 +79,8 @@ pub(crate) fn export(file: &File, symbolicator: &Symbolicator, export: SavedExpo
 pub(crate) fn served(file: &File, symbolicator: &Symbolicator) -> Result<Vec<u8>, String> {
     let data = read(file, symbolicator)?;
     let options = PageOptions {
+        notes: &advice(&data, symbolicator),
         is_served: true,
-        ..PageOptions::default()
     };
     html::served_data(data, &options).map_err(|error| failed(&error))
 }

@@ -110,7 +110,7 @@ impl Data {
     }
 
     /// The names of all events with samples, the file's default first.
-    fn events(&self) -> Vec<String> {
+    pub fn events(&self) -> Vec<String> {
         let mut has: Vec<String> = Vec::new();
         for thread in self.threads.iter().filter(|thread| !thread.samples.is_empty()) {
             let name = self.event_of(thread.event.as_deref(), thread.unit);

@@ -96,7 +96,7 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
     };
     let highlights = Highlights::of(&recorded.profile, &look_ups, Some(&plan.recorder));
     if let Some((path, html)) = html {
-        write_page(&recorded.profile, path, html, &term);
+        write_page(&recorded.profile, &symbolicator, path, html, &term);
     }
     let status = save_and_show(
         &args,
@@ -157,7 +157,7 @@ fn save_and_show(
     follows: AfterSave,
     symbolicator: &Arc<Symbolicator>,
 ) -> Outcome {
-    let (saved, mut recorded) = write(term, output, form(args), recorded)?;
+    let (saved, mut recorded) = write(term, output, form(args), recorded, symbolicator)?;
     let is_ended = follows.is_ended;
     let (listener, sharing) = match follows.then {
         NextStep::Show(listener) => (Some(listener), None),
@@ -293,9 +293,9 @@ fn form(args: &RecordArgs) -> FileKind {
 }
 
 /// Writes the page beside the profile. The profile is saved even if the page can't be.
-fn write_page(profile: &Profile, path: &Path, output: Output, term: &Term) {
+fn write_page(profile: &Profile, symbolicator: &Symbolicator, path: &Path, output: Output, term: &Term) {
     term.progress(false, "writing the page");
-    let written = page::of_recording(profile);
+    let written = page::of_recording(profile, symbolicator);
     let written = written.and_then(|page| {
         output
             .save(term, |out| out.write_all(&page))
@@ -455,13 +455,19 @@ pub(super) fn output(path: &Path, kind: FileKind) -> Result<Output, Failure> {
 }
 
 /// Writes the profile. If that fails, waits for the program all the same.
-fn write(term: &Term, output: Output, form: FileKind, mut recorded: Recorded) -> Result<(Saved, Recorded), Failure> {
+fn write(
+    term: &Term,
+    output: Output,
+    form: FileKind,
+    mut recorded: Recorded,
+    symbolicator: &Symbolicator,
+) -> Result<(Saved, Recorded), Failure> {
     term.progress(false, "writing the profile");
     let started = Instant::now();
     let profile = &recorded.profile;
     let saved = match form {
         FileKind::Page => {
-            let page = page::of_recording(profile);
+            let page = page::of_recording(profile, symbolicator);
             output.save(term, |out| match &page {
                 Ok(page) => out.write_all(page),
                 Err(error) => Err(io::Error::other(error.clone())),

@@ -1,7 +1,5 @@
 //! `sprof export --format html`: the whole profile and the viewer as one file.
 
-use profile::export::html;
-
 use super::super::target::ResultTarget;
 use crate::args::{self, ExportArgs, WantedSamples};
 use crate::exit::Outcome;
@@ -29,10 +27,6 @@ pub(super) fn export(args: &ExportArgs, target: ResultTarget<'_>, term: &Term) -
     if args.embed_sources {
         sources::embed_hot_of(&mut input.data, &input.symbolicator, &Interrupt::default(), term);
     }
-    let options = html::PageOptions {
-        notes: &input.notes,
-        is_served: false,
-    };
-    let bytes = page::of(input.data, &options)?;
+    let bytes = page::of(input.data, input.notes, &input.symbolicator)?;
     target.write(term, |out| out.write_all(&bytes))
 }

@@ -315,6 +315,12 @@ fn the_quality_has_three_states_shares_and_no_row_twice() {
     let counts = "# callgrind format\ncreator: callgrind-3.19.0\nevents: Ir\nfn=main\n1 5\ntotals: 5\n";
     std::fs::write(path("callgrind.out"), counts).unwrap();
     std::fs::write(path("addresses.folded"), "main;fib 60\nmain;0x1000 40\n").unwrap();
+    let unnamed = |ms| {
+        format!(
+            "node 1 1.{ms:03}000: 1000000 cpu-clock:\n\t7f00aa [unknown] (/tmp/perf-1.map)\n\t401000 node::Start (/usr/bin/node)\n\n"
+        )
+    };
+    std::fs::write(path("node.script"), (0..100).map(unnamed).collect::<String>()).unwrap();
     let unsaid = "the file does not say what was lost or guessed";
     let files = [
         (
@@ -348,6 +354,12 @@ fn the_quality_has_three_states_shares_and_no_row_twice() {
             format!("{unsaid}; 40 (40.0 %) without symbols"),
         ),
         (
+            path("node.script"),
+            "limited",
+            "",
+            format!("{unsaid}; 100 (100.0 %) without symbols"),
+        ),
+        (
             path("callgrind.out"),
             "limited",
             "",
@@ -355,7 +367,7 @@ fn the_quality_has_three_states_shares_and_no_row_twice() {
         ),
     ];
     let tasks: Vec<Value> = (files.iter())
-        .map(|(file, ..)| json!({ "url": url(&page(file, &[])), "steps": [["show", ""]] }))
+        .map(|(file, ..)| json!({ "url": url(&page(file, &[])), "steps": [["show", ""], ["eval", "document.getElementById('quality-rows').textContent"]] }))
         .collect();
     let Some(answers) = browse(&tasks) else { return };
     for ((file, state, says, figures), answer) in files.iter().zip(&answers) {
@@ -365,6 +377,16 @@ fn the_quality_has_three_states_shares_and_no_row_twice() {
         assert!(text.contains(&format!("Quality: {says}{figures}")), "{text}");
         let report = String::from_utf8(run(sprof().arg("report").arg(file))).unwrap();
         assert!(report.contains(&format!("quality: {figures}")), "{report}");
+        let is_of_node = file.ends_with("node.script");
+        assert_eq!(
+            report.contains("JavaScript functions without names"),
+            is_of_node,
+            "{report}"
+        );
+        let notes = report.lines().filter_map(|line| line.strip_prefix("note: "));
+        for note in notes.filter(|note| !note.contains("too few to say")) {
+            assert!(answer["shown"][1].as_str().unwrap().contains(note), "{note}: {answer}");
+        }
         // Notes have one label.
         let rows = shown["qualityRows"].as_array().unwrap().iter();
         let rows: Vec<&Value> = rows.filter(|row| *row != "Note").collect();

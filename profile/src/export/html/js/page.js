@@ -61,6 +61,9 @@ function showHead() {
   byId("recorded").replaceChildren(...texts);
 }
 
+/** With less of the time than this, the hottest of many functions is not what there is to know. */
+const LITTLE = 0.05;
+
 /** Where the time went. A click on a function focuses on it. */
 function showHeadline() {
   const { headline, kinds } = profile;
@@ -79,6 +82,7 @@ function showHeadline() {
     const weight = sumsOf(profile, { kind: of, range: null, threads: null, hidden: [], focus: [], dropped: [], code: -1 }).weight;
     words.push(`${whole(share)} of ${amount(weight, of)} of ${of.name} is in `, link(func));
     if (hottest === func) words.push(`, ${whole(part)} of that in its own code.`);
+    else if (part < LITTLE) words.push(` and what it calls; no function there has more than ${Math.ceil(100 * part)} % of that.`);
     else words.push(" and what it calls, ", `${whole(part)} of that in `, link(hottest), ".");
   }
   if (headline?.short) words.push(` Short: ${headline.short}.`);
