@@ -32,16 +32,33 @@ pub fn demangle(name: &str) -> String {
         return written.map_or_else(|_| name.to_owned(), |()| readable(&out.0).into_owned());
     }
     if name.starts_with("_Z") || name.starts_with("___Z") {
-        let parse = ParseOptions::default().recursion_limit(MAX_DEPTH);
-        if let Ok(symbol) = Symbol::new_with_options(name, &parse) {
-            let mut out = BoundedName::default();
-            let options = DemangleOptions::new().recursion_limit(MAX_DEPTH);
-            if symbol.structured_demangle(&mut out, &options).is_ok() {
-                return without_empty_packs(out.0);
-            }
-        }
+        return cpp(name)
+            .or_else(|| without_types(name))
+            .unwrap_or_else(|| name.to_owned());
     }
     name.to_owned()
+}
+
+fn cpp(name: &str) -> Option<String> {
+    let parse = ParseOptions::default().recursion_limit(MAX_DEPTH);
+    let symbol = Symbol::new_with_options(name, &parse).ok()?;
+    let mut out = BoundedName::default();
+    let options = DemangleOptions::new().recursion_limit(MAX_DEPTH);
+    symbol.structured_demangle(&mut out, &options).ok()?;
+    Some(without_empty_packs(out.0))
+}
+
+/// A function template's name, with `(...)` for its parameters. cpp_demangle 0.5.1 cannot read return types and
+/// parameters that depend on `std::is_scalar<T>::value` and the like (`srSt11__is_scalarIT_E`); libstdc++ has such
+/// functions for algorithms and strings.
+fn without_types(name: &str) -> Option<String> {
+    /// Longer names stay mangled: each `E` costs a try.
+    const TRIES: usize = 64;
+    // Template arguments end with an E. Nothing shorter than all of them is a name.
+    let ends = name.match_indices('E').map(|(at, _)| at + 1).take(TRIES);
+    let void = |end: usize| cpp(&format!("{}vv", &name[..end]));
+    let found = ends.filter_map(void).next()?;
+    Some(format!("{}(...)", found.strip_prefix("void ")?.strip_suffix("()")?))
 }
 
 /// True for a name that a compiler mangled: of C++, Rust, Swift or D.
@@ -108,6 +125,27 @@ mod tests {
     fn cpp_names_keep_their_parameters() {
         assert_eq!(demangle("_ZN5space3fooEii"), "space::foo(int, int)");
         assert_eq!(demangle("_ZN5space3fooEi.cold"), "space::foo(int) [clone .cold]");
+    }
+
+    #[test]
+    fn cpp_names_whose_types_cannot_be_read_are_names() {
+        // Names in programs with libstdc++.
+        for (mangled, name) in [
+            (
+                "_ZSt9__fill_a1IPddEN9__gnu_cxx11__enable_ifIXsrSt11__is_scalarIT0_E7__valueEvE6__typeET_S8_RKS4_",
+                "std::__fill_a1<double*, double>(...)",
+            ),
+            (
+                "_ZSt4swapIN7Konsole12LinePropertyEENSt9enable_ifIXsrSt6__and_IJSt6__not_ISt15__is_tuple_likeIT_E\
+                 ESt21is_move_constructibleIS6_ESt18is_move_assignableIS6_EEE5valueEvE4typeERS6_SG_",
+                "std::swap<Konsole::LineProperty>(...)",
+            ),
+        ] {
+            assert_eq!(demangle(mangled), name);
+        }
+        for mangled in ["_ZE", "_ZSt4swapIN7KonsoleE", "_ZÉE"] {
+            assert_eq!(demangle(mangled), mangled);
+        }
     }
 
     #[test]
