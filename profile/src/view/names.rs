@@ -15,13 +15,29 @@ use self::path::{FunctionPath, NameStyle, with_usual_types};
 pub fn merged(name: &str) -> String {
     let name = &*with_usual_types(name);
     let style = NameStyle {
-        generics: "<_>",
+        generics: Some("<_>"),
         ..NameStyle::default()
     };
     let path = FunctionPath::parse(name, style);
     match path.is_generic {
         true => format!("{}{}", path.join(), path.clone),
         false => name.to_owned(),
+    }
+}
+
+/// The name as people write it: without a C++ return type and parameters, with `std::string`.
+///
+/// `void std::sort<int*>(int*, int*)` -> `std::sort<int*>`.
+pub fn written(name: &str) -> String {
+    let name = &*with_usual_types(name);
+    let style = NameStyle {
+        generics: None,
+        ..NameStyle::default()
+    };
+    let path = FunctionPath::parse(name, style);
+    match path.parts.is_empty() {
+        true => name.to_owned(),
+        false => format!("{}{}", path.join(), path.clone),
     }
 }
 
@@ -57,6 +73,7 @@ pub fn of_name<'a>(names: impl Iterator<Item = &'a str> + Clone, asked: &str) ->
         let before = bare.strip_suffix(asked);
         before.is_some_and(|before| before.is_empty() || before.ends_with("::") || before.ends_with('.'))
             || merged(name) == asked
+            || written(name) == asked
     })
 }
 
@@ -64,11 +81,16 @@ pub fn of_name<'a>(names: impl Iterator<Item = &'a str> + Clone, asked: &str) ->
 /// `<alloc::vec::Vec<u8> as core::clone::Clone>::clone` -> `<Vec<_> as Clone>::clone`.
 pub fn short(name: &str) -> String {
     let style = NameStyle {
-        generics: "<_>",
+        generics: Some("<_>"),
         has_modules: false,
         ..NameStyle::default()
     };
-    FunctionPath::parse(&with_usual_types(name), style).join()
+    let name = &*with_usual_types(name);
+    let path = FunctionPath::parse(name, style);
+    match path.parts.is_empty() {
+        true => name.to_owned(),
+        false => path.join(),
+    }
 }
 
 /// The name in two shorter forms, for places with less room: without generic arguments, and of that the last two
@@ -118,6 +140,41 @@ mod tests {
     }
 
     #[test]
+    fn written_names_keep_types_and_have_no_parameters() {
+        for (name, expected) in [
+            ("void sort<long*>(long*, long*)", "sort<long*>"),
+            (
+                "std::vector<int, std::allocator<int> >::push_back(int const&) [clone .cold]",
+                "std::vector<int>::push_back [clone .cold]",
+            ),
+            (
+                "f<std::vector<std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >, \
+                 std::allocator<std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> > > > >()",
+                "f<std::vector<std::string> >",
+            ),
+            (
+                "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >::size() const",
+                "std::string::size",
+            ),
+            (
+                "std::ostream& std::operator<< <std::char_traits<char> >(std::ostream&, char const*)",
+                "std::operator<< <std::char_traits<char> >",
+            ),
+            ("A::operator std::vector<int>() const", "A::operator std::vector<int>"),
+            (
+                "<alloc::vec::Vec<u8> as core::clone::Clone>::clone",
+                "<alloc::vec::Vec<u8> as core::clone::Clone>::clone",
+            ),
+            ("core::ptr::drop_in_place::<T>", "core::ptr::drop_in_place::<T>"),
+            ("get size app.js:12:3", "get size app.js:12:3"),
+            ("StubRoutines (1)", "StubRoutines (1)"),
+            ("::", "::"),
+        ] {
+            assert_eq!(written(name), expected);
+        }
+    }
+
+    #[test]
     fn a_function_is_meant_by_its_name_or_its_last_parts() {
         let names = [
             "app::parse::<u8>",
@@ -127,9 +184,11 @@ mod tests {
             "f",
             "a::f",
             "get size app.js:12:3",
+            "void sort<long*>(long*, long*)",
         ];
         for (asked, expected) in [
             ("get size", &[6][..]),
+            ("sort<long*>", &[7]),
             ("get size app.js:12:3", &[6]),
             ("parse", &[0, 2]),
             ("app::parse", &[0]),
@@ -299,7 +358,7 @@ mod tests {
             for second in pieces {
                 for third in pieces {
                     let name = [first, second, third].concat();
-                    let _ = (merged(&name), short(&name), labels(&name));
+                    let _ = (merged(&name), short(&name), written(&name), labels(&name));
                 }
             }
         }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::data::{data, example, expected};
 use crate::common::exports::*;
+use crate::differential::folded;
 use profile::data::{Data, NONE, Thread, WeightUnit};
 use profile::export::{Picked, PickedTime, callgrind, folded, otlp, perf_script, pprof, speedscope, svg};
 use proptest::prelude::*;
@@ -68,6 +69,27 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn flame_graphs_begin_where_stacks_differ() {
+    let data = folded("app;start;main;run;hot 2\napp;start;main;run;cold 1\n");
+    let names = |options: &svg::SvgOptions| -> Vec<String> {
+        let mut bytes = Vec::new();
+        svg::write(&Picked::new(&data, PickedTime::Cpu), options, &mut bytes).unwrap();
+        let frames = frames_of_svg(&String::from_utf8(bytes).unwrap());
+        frames.into_iter().map(|(_, name, _)| name).collect()
+    };
+    let whole = svg::SvgOptions::default();
+    let small = svg::SvgOptions {
+        is_bare: true,
+        ..Default::default()
+    };
+    assert_eq!(
+        names(&whole),
+        ["all", "[unknown process]", "app\nstart\nmain", "run", "cold", "hot"]
+    );
+    assert_eq!(names(&small), ["run", "cold", "hot"]);
 }
 
 /// Small files as they were found to be right. `SPROF_BLESS=1 cargo test -p sprof-profile exports::` accepts new ones.

@@ -1,24 +1,23 @@
 //! Fits names and texts into a number of columns.
 
 use profile::text::one_line;
-use profile::view::names::{labels, merged, short};
+use profile::view::names::{labels, merged, short, written};
 
 /// The text as the terminal shows it, so that its columns can be counted.
 pub(crate) fn clean(text: &str) -> String {
     one_line(text).into_owned()
 }
 
-/// Fits a function's name. A long name loses generic arguments first, then paths, then its middle; argument lists are
-/// never cut.
+/// Fits a function's name as people write it. A long name loses generic arguments first, then paths, then its middle.
 pub(crate) fn function(name: &str, columns: usize) -> String {
     let name = clean(name);
     let fits = |name: &String| name.chars().count() <= columns;
-    if fits(&name) {
-        return name;
-    }
     let [plain, last] = labels(&name);
-    let shorter = [merged(&name), short(&name), plain].into_iter().find(fits);
-    shorter.unwrap_or_else(|| cut_middle(&last, columns))
+    let forms = [written(&name), merged(&name), short(&name), plain];
+    forms
+        .into_iter()
+        .find(fits)
+        .unwrap_or_else(|| cut_middle(&last, columns))
 }
 
 /// Cuts the middle: both ends of a name are the most useful parts.
@@ -79,7 +78,7 @@ mod tests {
     #[test]
     fn names_are_shortened_as_little_as_possible() {
         let name = "std::map<std::string, std::vector<int>>::at(std::string const&)";
-        assert_eq!(function(name, 80), name);
+        assert_eq!(function(name, 80), "std::map<std::string, std::vector<int>>::at");
         assert_eq!(function(name, 30), "std::map<_>::at");
         let long = format!("start{}end", "x".repeat(500));
         let cut = function(&long, 30);

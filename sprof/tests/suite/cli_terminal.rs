@@ -330,10 +330,7 @@ fn the_browser_s_arguments_give_the_profile_to_nobody_else_and_a_blocked_browser
 fn the_summary_fits_the_terminal_and_shortens_names_first() {
     let Some(()) = perf_events() else { return };
     let Some(names) = program("names") else { return };
-    for (columns, expected) in [
-        (60, "outer_space::Holder<_>::spin"),
-        (150, "outer_space::Holder<int>::spin(int)"),
-    ] {
+    for columns in [60, 150] {
         let before = format!("stty cols {columns};");
         let environment = [("NO_COLOR", "1"), ("CI", "true")];
         let program = format!("{} 500", names.display());
@@ -342,7 +339,10 @@ fn the_summary_fits_the_terminal_and_shortens_names_first() {
         };
         assert_eq!(terminal.script.wait().unwrap().code(), Some(0));
         let text = terminal.text();
-        assert!(text.contains(expected), "{text}");
+        assert!(
+            text.contains("outer_space::Holder<int>::spin") && !text.contains("spin("),
+            "{text}"
+        );
         // What is a table; sentences are the terminal's to wrap.
         let rows = text
             .lines()

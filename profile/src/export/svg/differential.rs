@@ -11,8 +11,8 @@ use std::io::{self, Write};
 
 use super::color::{self, Color};
 use super::layout::Layout;
-use super::text::count;
-use super::{Picture, SvgOptions};
+use super::text::{count, wrapped};
+use super::{Picture, SvgOptions, legend_rows};
 use crate::data::{NONE, WeightUnit};
 use crate::export::label::FrameColor;
 use crate::export::tree::{CallPathTree, GONE, GrowingTree, PathStep, StackLeaves, ThreadPlaces, TreeShape};
@@ -37,13 +37,13 @@ pub fn write(
     }
     check(base, new)?;
     let both = BothSides::new(base, new, options, limits)?;
-    let layout = Layout::new(&both.tree, options);
+    let layout = Layout::new(&both.tree, options, false);
     let lines = both.lines(base, new, options, &layout);
     let picture = Picture {
         tree: &both.tree,
         title: options.title.clone().unwrap_or_else(|| title(base, new, options)),
         lines,
-        legend: legend(),
+        legend: legend_rows(legend(), &layout),
         color: &|id| both.color(id),
         words: &|id| both.words(id),
         gone: both.gone,
@@ -197,31 +197,34 @@ impl BothSides {
         };
         let was = per_run(base, &self.nodes.base, self.base[0]);
         let is = per_run(new, &self.nodes.new, self.new_total());
-        let how_sure = change.map_or_else(String::new, |change| {
-            let least = 100.0 * self.limits.least_change;
-            let verdict = match change.verdict {
-                NodeVerdict::Changed => "",
-                NodeVerdict::OfShare => ", but not surely in time",
-                NodeVerdict::Within => return format!(", no change of {least} points or more"),
-                NodeVerdict::Undecided => ": too wide to tell",
-            };
-            let (low, high) = change.range;
-            format!(
-                ", {:+.2} to {:+.2} with 95 % confidence{verdict}",
-                100.0 * low,
-                100.0 * high
-            )
-        });
+        let points = format!("{:+.2} points", 100.0 * (after - before));
+        let how_sure = change.map_or_else(
+            || points.clone(),
+            |change| {
+                let least = 100.0 * self.limits.least_change;
+                let how = match change.verdict {
+                    NodeVerdict::Changed => "changed for sure".to_owned(),
+                    NodeVerdict::OfShare => "the share changed for sure, the time maybe not".to_owned(),
+                    NodeVerdict::Within => format!("no change of {least} points or more"),
+                    NodeVerdict::Undecided => "may be chance".to_owned(),
+                };
+                let (low, high) = change.range;
+                format!(
+                    "{how}: {points}, with 95 % confidence {:+.2} to {:+.2}",
+                    100.0 * low,
+                    100.0 * high
+                )
+            },
+        );
         let state = match (base, new) {
             (0, _) => "new: ",
             (_, 0) => "gone: ",
             _ => "",
         };
         format!(
-            "{state}{:.2} %, was {:.2} %: {:+.2} points{how_sure}; {is} a run, was {was}",
+            "{state}{:.2} %, was {:.2} %; {how_sure}; {is} a run, was {was}",
             100.0 * after,
             100.0 * before,
-            100.0 * (after - before),
         )
     }
 
@@ -280,15 +283,15 @@ impl BothSides {
                 100.0 * gone as f64 / self.new_total().max(1) as f64
             ),
         };
-        vec![
-            about.join(" \u{b7} "),
-            format!(
-                "width: share after; {gone} \u{b7} colour: change of the share, of {} points or more, of which at most {} % are \
-                 chance{undecided}",
-                100.0 * limits.least_change,
-                100.0 * limits.false_discoveries,
-            ),
-        ]
+        let how = format!(
+            "width: share after \u{b7} {gone} \u{b7} sure changes are of {} points or more; at most {} % of them are chance{undecided}",
+            100.0 * limits.least_change,
+            100.0 * limits.false_discoveries,
+        );
+        [about.join(" \u{b7} "), how]
+            .iter()
+            .flat_map(|line| wrapped(line, layout.inner_width))
+            .collect()
     }
 }
 
@@ -390,15 +393,15 @@ fn append_gone(growing: &mut GrowingTree, parents: &[u32], own: Vec<u64>) -> io:
 
 fn legend() -> Vec<(Color, String)> {
     let entries = [
-        (Some(Ordering::Greater), 0.7, "larger share, more time"),
-        (Some(Ordering::Less), 0.7, "smaller share, less time"),
-        (Some(Ordering::Greater), 0.0, "larger share, time not surely"),
-        (Some(Ordering::Less), 0.0, "smaller share, time not surely"),
+        (Some(Ordering::Greater), 0.7, "grew for sure"),
+        (Some(Ordering::Less), 0.7, "shrank for sure"),
+        (Some(Ordering::Greater), 0.0, "larger share, maybe no more time"),
+        (Some(Ordering::Less), 0.0, "smaller share, maybe no less time"),
         (None, 0.0, "no change"),
     ];
     let entry =
         |(change, strength, words): (_, f64, &str)| (color::of_change(change, strength, false), words.to_owned());
-    let undecided = (color::undecided(false), "these recordings cannot tell".to_owned());
+    let undecided = (color::undecided(false), "may be chance".to_owned());
     entries.into_iter().map(entry).chain([undecided]).collect()
 }
 

@@ -22,7 +22,7 @@ use super::{ExportUnit, Picked, PickedTime};
 use crate::text::one_line;
 use color::Color;
 use layout::{Decimal, Layout, PERCENT};
-use text::{Xml, amount, count, fit, shorter};
+use text::{Xml, amount, count, fit, forms, wrapped};
 
 /// Options of the picture.
 #[derive(Clone, Debug)]
@@ -68,13 +68,13 @@ impl Default for SvgOptions {
 pub fn write(picked: &Picked<'_>, options: &SvgOptions, out: impl Write) -> io::Result<()> {
     let threads = options.threads || options.shape == TreeShape::TimeOrder;
     let tree = CallPathTree::from_picked(picked, options.shape, threads)?;
-    let layout = Layout::new(&tree, options);
+    let layout = Layout::new(&tree, options, options.shape == TreeShape::Merged);
     let total = tree.nodes[0].total;
     let picture = Picture {
         tree: &tree,
         title: options.title.clone().unwrap_or_else(|| default_title(picked, options)),
-        lines: vec![subtitle(picked, options, &layout)],
-        legend: legend(&layout),
+        lines: wrapped(&subtitle(picked, options, &layout), layout.inner_width),
+        legend: legend_rows(legend(&layout), &layout),
         color: &|id| {
             let node = &tree.nodes[id as usize];
             color::of_kind(node.kind, tree.label(node), node.inlined)
@@ -121,7 +121,8 @@ struct Picture<'a> {
     title: String,
     /// Lines below the title.
     lines: Vec<String>,
-    legend: Vec<(Color, String)>,
+    /// Of its colours, in rows that fit.
+    legend: Vec<Vec<LegendEntry>>,
     color: &'a dyn Fn(u32) -> Color,
     /// The text of a node after its name.
     words: &'a dyn Fn(u32) -> String,
@@ -142,19 +143,28 @@ impl Picture<'_> {
             let node = &self.tree.nodes[*id as usize];
             let (x, width) = layout.span(place, total);
             let y = layout.y(place.depth, options.inverted);
-            let name = one_line(self.tree.label(node));
-            let forms = names.entry(name.to_string()).or_insert_with(|| shorter(&name));
-            let class = if node.inlined { " class=\"i\"" } else { "" };
+            let all = std::iter::once(id).chain(&place.folded);
+            let all: Vec<_> = all
+                .map(|id| one_line(self.tree.label(&self.tree.nodes[*id as usize])))
+                .collect();
+            let name = all.join("\n");
+            let is_fold = all.len() > 1;
+            let inlined = node.inlined && !is_fold;
+            let color = match is_fold {
+                true => color::of_kind(FrameColor::Place, "", false),
+                false => (self.color)(*id),
+            };
+            let forms = names.entry(name.clone()).or_insert_with(|| forms(&all));
             write!(
                 out,
-                "<g{class}><title>{} ({}{})</title><rect x=\"{}%\" y=\"{y}\" width=\"{}%\" height=\"{}\" fill=\"{}\"/>",
+                "<g{}><title>{} ({}{})</title><rect x=\"{}%\" y=\"{y}\" width=\"{}%\" height=\"{}\" fill=\"{color}\"/>",
+                if inlined { " class=\"i\"" } else { "" },
                 Xml(&name),
-                if node.inlined { "inlined, " } else { "" },
+                if inlined { "inlined, " } else { "" },
                 (self.words)(*id),
                 Decimal(x),
                 Decimal(width),
                 ROW - 1,
-                (self.color)(*id),
             )?;
             let pixels = width as f64 / PERCENT as f64 / 100.0 * layout.inner_width;
             writeln!(
@@ -162,7 +172,7 @@ impl Picture<'_> {
                 "<text x=\"{}%\" y=\"{}\">{}</text></g>",
                 Decimal(x),
                 y + 12,
-                Xml(&fit(&name, forms, pixels))
+                Xml(&fit(forms, pixels))
             )?;
         }
         match options.is_bare {
@@ -174,6 +184,10 @@ impl Picture<'_> {
 
     fn head(&self) -> usize {
         HEAD + LINE * self.lines.len()
+    }
+
+    fn foot(&self) -> usize {
+        FOOT + LINE * self.legend.len().saturating_sub(1)
     }
 
     fn begin_bare(&self, out: &mut impl Write, options: &SvgOptions, layout: &Layout) -> io::Result<()> {
@@ -188,7 +202,7 @@ impl Picture<'_> {
 
     /// Everything before the frames.
     fn begin(&self, out: &mut impl Write, options: &SvgOptions, layout: &Layout) -> io::Result<()> {
-        let (width, height) = (options.width.max(200), self.head() + layout.rows * ROW + FOOT);
+        let (width, height) = (options.width.max(200), self.head() + layout.rows * ROW + self.foot());
         write!(
             out,
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" \
@@ -238,10 +252,10 @@ impl Picture<'_> {
             "</g>\n<g id=\"foot\"><rect class=\"bg\" y=\"{}\" width=\"100%\" height=\"{}\"/>\n\
              <text id=\"details\" x=\"{MARGIN}\" y=\"{}\"> </text>\n",
             y + 2,
-            FOOT - 2,
+            self.foot() - 2,
             y + 18
         )?;
-        self.draw_legend(out, layout, y + 35)?;
+        self.draw_legend(out, y + 35)?;
         let inverted = options.inverted;
         let gone = match self
             .gone
@@ -252,7 +266,7 @@ impl Picture<'_> {
         };
         write!(
             out,
-            "</g>\n{}\nconst MARGIN = {MARGIN}, INVERTED = {inverted}, GONE = {gone};\nconst SHORTER = new Map({});\n{}{}\n</svg>\n",
+            "</g>\n{}\nconst MARGIN = {MARGIN}, INVERTED = {inverted}, GONE = {gone};\nconst FORMS = new Map({});\n{}{}\n</svg>\n",
             SCRIPT.0,
             text::script(names),
             include_str!("page.js"),
@@ -260,27 +274,65 @@ impl Picture<'_> {
         )
     }
 
-    fn draw_legend(&self, out: &mut impl Write, layout: &Layout, y: usize) -> io::Result<()> {
-        let mut x = MARGIN;
-        for (color, name) in &self.legend {
-            writeln!(
-                out,
-                "<rect x=\"{x}\" y=\"{}\" width=\"10\" height=\"10\" fill=\"{color}\"/>\
-                 <text class=\"small\" x=\"{}\" y=\"{y}\">{}</text>",
-                y - 9,
-                x + 14,
-                Xml(name)
-            )?;
-            x += 14 + name.len() * 7 + 18;
-        }
-        if layout.has_inlined {
-            writeln!(
-                out,
-                "<text class=\"small\" x=\"{x}\" y=\"{y}\">lighter and italic: inlined</text>"
-            )?;
+    fn draw_legend(&self, out: &mut impl Write, y: usize) -> io::Result<()> {
+        for (row, entries) in self.legend.iter().enumerate() {
+            let (mut x, y) = (MARGIN, y + row * LINE);
+            for entry in entries {
+                if let Some(color) = entry.color {
+                    write!(
+                        out,
+                        "<rect x=\"{x}\" y=\"{}\" width=\"10\" height=\"10\" fill=\"{color}\"/>",
+                        y - 9
+                    )?;
+                }
+                writeln!(
+                    out,
+                    "<text class=\"small\" x=\"{}\" y=\"{y}\">{}</text>",
+                    x + entry.indent(),
+                    Xml(&entry.words)
+                )?;
+                x += entry.width();
+            }
         }
         Ok(())
     }
+}
+
+/// A colour and its words, or words alone.
+struct LegendEntry {
+    color: Option<Color>,
+    words: String,
+}
+
+impl LegendEntry {
+    fn indent(&self) -> usize {
+        if self.color.is_some() { 14 } else { 0 }
+    }
+
+    fn width(&self) -> usize {
+        self.indent() + self.words.chars().count() * 7 + 18
+    }
+}
+
+/// The entries in rows that are as wide as the frames.
+fn legend_rows(entries: Vec<(Color, String)>, layout: &Layout) -> Vec<Vec<LegendEntry>> {
+    let inlined = layout
+        .has_inlined
+        .then(|| (None, "lighter and italic: inlined".to_owned()));
+    let entries = entries.into_iter().map(|(color, words)| (Some(color), words));
+    let (mut rows, mut used) = (vec![Vec::new()], 0);
+    for (color, words) in entries.chain(inlined) {
+        let entry = LegendEntry { color, words };
+        used += entry.width();
+        if used as f64 > layout.inner_width {
+            rows.push(Vec::new());
+            used = entry.width();
+        }
+        if let Some(row) = rows.last_mut() {
+            row.push(entry);
+        }
+    }
+    rows
 }
 
 /// The kinds of code in the picture.
@@ -349,6 +401,9 @@ fn subtitle(picked: &Picked<'_>, options: &SvgOptions, layout: &Layout) -> Strin
     }
     if !picked.data.symbolicated {
         parts.push("without function names".into());
+    }
+    if layout.frames.iter().any(|(_, place)| !place.folded.is_empty()) {
+        parts.push("callers that call nothing else share a row".into());
     }
     parts.extend(options.notes.clone());
     parts.join(" \u{b7} ")

@@ -13,9 +13,10 @@
   const units = (rect, name) => Math.round(parseFloat(rect.getAttribute(name)) * UNITS);
   const all = Array.from(frames.children, (g, index) => {
     const [title, rect, text] = g.children;
-    const words = title.textContent;
-    const name = words.replace(/ \([^()]*\)$/, "");
-    return { g, rect, text, words, name, index, x: units(rect, "x"), width: units(rect, "width"),
+    // A row of several functions has a line for each.
+    const words = title.textContent, at = words.lastIndexOf(" (");
+    const name = words.slice(0, at), figures = words.slice(at + 2, -1);
+    return { g, rect, text, figures, name, index, x: units(rect, "x"), width: units(rect, "width"),
              y: parseFloat(rect.getAttribute("y")), found: false };
   });
   all.forEach((frame) => { frame.g.frame = frame; });
@@ -26,11 +27,9 @@
   function fit(name, pixels) {
     const room = Math.floor((pixels - 6) / CHAR_PIXELS);
     if (room < 3) return "";
-    if (name.length <= room) return name;
-    const forms = SHORTER.get(name) || [];
+    const forms = FORMS.get(name) || [name];
     const form = forms.find((form) => form.length <= room);
-    const shortest = forms[forms.length - 1] || name;
-    return form || shortest.slice(0, room - 1) + "\u2026";
+    return form || forms[forms.length - 1].slice(0, room - 1) + "\u2026";
   }
 
   let zoomed = root;
@@ -62,7 +61,7 @@
     let expression = null;
     input.classList.remove("wrong");
     try {
-      if (pattern) expression = new RegExp(pattern, "i");
+      if (pattern) expression = new RegExp(pattern, "im");
     } catch {
       input.classList.add("wrong");
     }
@@ -146,7 +145,8 @@
   });
   frames.addEventListener("mouseover", (event) => {
     const frame = event.target.closest("g")?.frame;
-    details.textContent = frame ? frame.words : " ";
+    // The figures come first: the name of a template fills the line.
+    details.textContent = frame ? `${frame.figures}: ${frame.name.replaceAll("\n", " \u203a ")}` : " ";
   });
   frames.addEventListener("mouseleave", () => { details.textContent = " "; });
   window.addEventListener("keydown", (event) => {

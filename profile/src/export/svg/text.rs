@@ -6,7 +6,7 @@ use std::fmt;
 use serde_json::json;
 
 use super::super::ExportUnit;
-use crate::view::names::labels;
+use crate::view::names::{labels, short};
 
 /// Text for XML 1.0 (section 2.2). Characters that XML excludes are replaced.
 pub(super) struct Xml<'a>(pub(super) &'a str);
@@ -23,7 +23,8 @@ impl fmt::Display for Xml<'_> {
                 Some('<') => "&lt;",
                 Some('>') => "&gt;",
                 Some('"') => "&quot;",
-                Some('\t' | '\n' | '\r') => " ",
+                Some('\n') => "\n",
+                Some('\t' | '\r') => " ",
                 _ => "\u{fffd}",
             })?;
             rest = chars.as_str();
@@ -39,38 +40,65 @@ fn is_special(c: char) -> bool {
 /// Width of a character of the frames' font: 12 pixels high, monospaced.
 const CHAR_PIXELS: f64 = 7.25;
 
-/// The form of a name that fits into a frame: the name, the first of its shorter forms that fits, or the start of the
-/// last one. page.js does the same when widths change.
-pub(super) fn fit(name: &str, shorter: &[String], pixels: f64) -> String {
+/// The first of a name's forms that fits into a frame, or the start of the last one. page.js does the same when widths
+/// change.
+pub(super) fn fit(forms: &[String], pixels: f64) -> String {
     let room = ((pixels - 6.0) / CHAR_PIXELS).max(0.0) as usize;
     if room < 3 {
         return String::new();
     }
-    let mut forms = std::iter::once(name).chain(shorter.iter().map(String::as_str));
-    if let Some(form) = forms.find(|form| form.chars().count() <= room) {
-        return form.to_owned();
+    if let Some(form) = forms.iter().find(|form| form.chars().count() <= room) {
+        return form.clone();
     }
-    let shortest = shorter.last().map_or(name, String::as_str);
+    let shortest = forms.last().map_or("", String::as_str);
     let mut text: String = shortest.chars().take(room - 1).collect();
     text.push('\u{2026}');
     text
 }
 
-/// The shorter forms of a name, each shorter than the one before.
-pub(super) fn shorter(name: &str) -> Vec<String> {
-    let mut forms: Vec<String> = Vec::new();
+/// The forms of a row's name: as the viewer shows it, and shorter ones. A row may be of several functions.
+pub(super) fn forms(names: &[impl AsRef<str>]) -> Vec<String> {
+    if let [first, .., last] = names {
+        let number = names.len();
+        let [first, last] = [first, last].map(|name| short(name.as_ref()));
+        return vec![
+            format!("{number} callers: {first} \u{2026} {last}"),
+            format!("{number} callers"),
+        ];
+    }
+    let name = names.first().map_or("", AsRef::as_ref);
+    let mut forms = vec![short(name)];
     for form in labels(name) {
-        let before = forms.last().map_or(name, String::as_str);
-        if form.chars().count() < before.chars().count() && !form.is_empty() {
+        if form.chars().count() < forms[forms.len() - 1].chars().count() && !form.is_empty() {
             forms.push(form);
         }
     }
     forms
 }
 
-/// The names that have shorter forms, with these, as a list for page.js. Nothing in it is markup or ends the script.
+/// A line's parts in lines that are at most this wide.
+pub(super) fn wrapped(line: &str, pixels: f64) -> Vec<String> {
+    /// The font of such lines is 11 pixels high.
+    const SMALL_CHAR_PIXELS: f64 = 6.65;
+    const DOT: &str = " \u{b7} ";
+    let room = (pixels / SMALL_CHAR_PIXELS) as usize;
+    let mut lines: Vec<String> = Vec::new();
+    for part in line.split(DOT) {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + DOT.len() + part.chars().count() <= room => {
+                *line += &(DOT.to_owned() + part)
+            }
+            _ => lines.push(part.to_owned()),
+        }
+    }
+    lines
+}
+
+/// The names that have other forms, with these, as a list for page.js. Nothing in it is markup or ends the script.
 pub(super) fn script(names: &BTreeMap<String, Vec<String>>) -> String {
-    let names = names.iter().filter(|(_, forms)| !forms.is_empty());
+    let names = names
+        .iter()
+        .filter(|(name, forms)| !matches!(&forms[..], [form] if form == *name));
     let as_shown = |name: &str| -> String {
         let shown = |c| {
             if matches!(c, '\u{fffe}' | '\u{ffff}') {
@@ -130,21 +158,22 @@ mod tests {
     #[test]
     fn xml_cannot_be_broken_by_names() {
         let text = Xml("<T as &'a \"x\">\u{0}\n]]>").to_string();
-        assert_eq!(text, "&lt;T as &amp;'a &quot;x&quot;&gt;\u{fffd} ]]&gt;");
+        assert_eq!(text, "&lt;T as &amp;'a &quot;x&quot;&gt;\u{fffd}\n]]&gt;");
     }
 
     #[test]
     fn names_keep_what_tells_most() {
-        let at = |name: &str, chars: f64| fit(name, &shorter(name), chars * CHAR_PIXELS + 7.0);
+        let at = |name: &str, chars: f64| fit(&forms(&[name]), chars * CHAR_PIXELS + 7.0);
         let name = "alloc::vec::Vec<alloc::string::String>::push(int)";
-        assert_eq!(at(name, 60.0), name);
-        assert_eq!(at(name, 30.0), "alloc::vec::Vec::push");
+        assert_eq!(at(name, 60.0), "alloc::vec::Vec<_>::push");
+        assert_eq!(at(name, 22.0), "alloc::vec::Vec::push");
         assert_eq!(at(name, 10.0), "Vec::push");
         assert_eq!(at(name, 6.0), "Vec::\u{2026}");
         assert_eq!(at(name, 2.0), "");
         let name = "void std::__introsort_loop<int*, long, __ops::_Iter_comp_iter<work(int)::{lambda(int, int)#1}> >(int*, int*, long, \
                     __ops::_Iter_comp_iter<work(int)::{lambda(int, int)#1}>)";
-        assert_eq!(at(name, 40.0), "std::__introsort_loop");
+        assert_eq!(at(name, 400.0), "std::__introsort_loop<_>");
+        assert_eq!(at(name, 22.0), "std::__introsort_loop");
         assert_eq!(at(name, 12.0), "std::__intr\u{2026}");
     }
 

@@ -9,6 +9,7 @@ use super::estimate::VARYING_MEMORY;
 use super::{Change, Compared, Increase, KeyAmount, Renamed, SideTotal, Sides, VARYING};
 use crate::data::WeightUnit;
 use crate::text::numbers::{bytes, count, counts, time};
+use crate::view::names::written;
 
 /// A line for each renamed library.
 pub fn renamed_libs(renamed: &[Renamed]) -> impl Iterator<Item = String> {
@@ -69,7 +70,7 @@ pub fn basis(sides: &Sides) -> Vec<String> {
         }
         if total.lost > 0.0 {
             notes.push(format!(
-                "blocks that were lost stand for {} a run {side}: sums may be as much larger; a longer --heap-interval loses less",
+                "blocks that were lost stand for {} a run {side}: sums may be as much larger; a longer interval between sampled blocks loses less",
                 amount_and_unit(sides, total.lost)
             ));
         }
@@ -197,10 +198,10 @@ pub fn things(what: Compared, number: usize) -> String {
     count(number as u64, one, many)
 }
 
-/// The function, with its caller, line or library. Marked if one side has no sample of it.
+/// The function as people write it, with its caller, line or library. Marked if one side has no sample of it.
 pub fn name(change: &Change) -> String {
-    let mut name = change.function.clone();
-    if let Some(caller) = change.callers.last() {
+    let mut name = written(&change.function);
+    if let Some(caller) = change.callers.last().map(|caller| written(caller)) {
         // The JSON has the whole path.
         let above = change.callers.len() - 1;
         name = match above {

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 /// How [`FunctionPath::parse`] writes a name.
 #[derive(Clone, Copy)]
 pub(super) struct NameStyle {
-    /// What stands for generic arguments.
-    pub(super) generics: &'static str,
+    /// What stands for generic arguments; `None` keeps them.
+    pub(super) generics: Option<&'static str>,
     /// Keeps the modules of types in angle brackets.
     pub(super) has_modules: bool,
     /// Keeps the parameters in `{lambda(int)#1}`.
@@ -16,7 +16,7 @@ pub(super) struct NameStyle {
 impl Default for NameStyle {
     fn default() -> NameStyle {
         NameStyle {
-            generics: "",
+            generics: Some(""),
             has_modules: true,
             has_lambda_parameters: true,
         }
@@ -247,18 +247,18 @@ impl<'a> NameParser<'a> {
             self.part.push_str("<lambda>");
         } else if is_lambda || inside.starts_with("impl ") || is_first {
             let mut of = String::new();
-            self.is_generic |= strip(inside, self.style.generics, &mut of, 1);
+            match self.style.generics {
+                Some(generics) => self.is_generic |= strip(inside, generics, &mut of, 1),
+                None => of.push_str(inside),
+            }
             if !self.style.has_modules {
                 of = without_modules(&of);
             }
             self.part.extend(["<", &of, ">"]);
         } else {
             self.is_generic = true;
-            if is_start && self.style.generics.is_empty() {
-                // `drop_in_place::<T>`
-                return;
-            }
-            self.part.push_str(self.style.generics);
+            // Without arguments, `drop_in_place::<T>` has no further part.
+            self.part.push_str(self.style.generics.unwrap_or(group));
         }
     }
 
@@ -278,10 +278,11 @@ impl<'a> NameParser<'a> {
             // `operator<< <int>`
             let arguments = self.rest().strip_prefix(' ').filter(|after| after.starts_with('<'));
             if let Some(end) = arguments.and_then(group_end) {
+                let generics = self.style.generics.unwrap_or(&self.rest()[1..=end]);
                 self.at += 1 + end;
                 self.is_generic = true;
-                if !self.style.generics.is_empty() {
-                    self.part.extend([" ", self.style.generics]);
+                if !generics.is_empty() {
+                    self.part.extend([" ", generics]);
                 }
             }
             return;
@@ -298,7 +299,7 @@ impl<'a> NameParser<'a> {
             match (next, group) {
                 ('(', Some(group)) if !self.rest()[group.len()..].starts_with('(') => break,
                 ('<', Some(group)) => {
-                    self.part.push_str(self.style.generics);
+                    self.part.push_str(self.style.generics.unwrap_or(group));
                     self.is_generic = true;
                     self.at += group.len();
                 }
@@ -436,12 +437,35 @@ pub(super) fn with_usual_types(name: &str) -> Cow<'_, str> {
         out.push_str("std::");
         out.push_str(&usual);
         rest = &of["std::basic_".len() + len..];
-    }
-    if out.is_empty() {
-        return name;
+        if len > 0 {
+            rest = rest
+                .strip_prefix(' ')
+                .filter(|after| after.starts_with('>'))
+                .unwrap_or(rest);
+        }
     }
     out.push_str(rest);
-    out.into()
+    without_allocators(&out).into()
+}
+
+/// Without the allocators that containers have by default: `std::vector<int, std::allocator<int> >` is
+/// `std::vector<int>`.
+fn without_allocators(name: &str) -> String {
+    const ALLOCATOR: &str = ", std::allocator<";
+    let mut out = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(at) = rest.find(ALLOCATOR) {
+        let open = at + ALLOCATOR.len() - 1;
+        let Some(end) = group_end(&rest[open..]) else { break };
+        out.push_str(&rest[..at]);
+        rest = &rest[open + end..];
+        // `> >` is `>>` since C++11.
+        rest = rest
+            .strip_prefix(' ')
+            .filter(|after| after.starts_with('>'))
+            .unwrap_or(rest);
+    }
+    out + rest
 }
 
 /// For `string<char, std::char_traits<char> >`, and what follows: `string`, and the length of what it stands for.

@@ -124,16 +124,15 @@ pub(crate) fn of_callgrind(text: &str) -> Costs {
 }
 
 /// The frames of the picture, with their depth from their place, and their weights from their titles.
-fn frames_of_svg(text: &str) -> Vec<(i64, String, u64)> {
+pub(crate) fn frames_of_svg(text: &str) -> Vec<(i64, String, u64)> {
     let between = |text: &str, from: &str, to: &str| {
         let rest = text.split_once(from).unwrap().1;
         rest.split_once(to).unwrap().0.to_owned()
     };
-    let frames = text
-        .lines()
-        .filter(|line| line.starts_with("<g><title>") || line.starts_with("<g class=\"i\">"));
-    let frames = frames.map(|line| {
-        let title = between(line, "<title>", "</title>");
+    let frames =
+        (text.split("\n<g")).filter(|frame| frame.starts_with("><title>") || frame.starts_with(" class=\"i\">"));
+    let frames = frames.map(|frame| {
+        let title = between(frame, "<title>", "</title>");
         let (name, amount) = title.rsplit_once(" (").unwrap();
         let amount = amount.strip_prefix("inlined, ").unwrap_or(amount);
         let weight = amount.split_once(' ').unwrap().0.replace(',', "").parse().unwrap_or(0);
@@ -142,8 +141,9 @@ fn frames_of_svg(text: &str) -> Vec<(i64, String, u64)> {
             .replace("&gt;", ">")
             .replace("&quot;", "\"")
             .replace("&amp;", "&");
-        let y: i64 = between(line, "y=\"", "\"").parse().unwrap();
-        (y, common_name(&name), weight)
+        let y: i64 = between(frame, "y=\"", "\"").parse().unwrap();
+        let names: Vec<String> = name.split('\n').map(common_name).collect();
+        (y, names.join("\n"), weight)
     });
     frames.collect()
 }
@@ -162,8 +162,11 @@ pub(crate) fn of_svg(text: &str) -> Costs {
     let mut path: Vec<(String, u64)> = Vec::new();
     let close = |path: &mut Vec<(String, u64)>, costs: &mut Costs| {
         let own = path.last().unwrap().1;
-        // Below the root and the process.
-        let names: Vec<String> = path.iter().skip(2).rev().map(|(name, _)| name.clone()).collect();
+        // Below the root and the process. A row of several functions has a line for each.
+        let names = path.iter().skip(2).rev();
+        let names: Vec<String> = names
+            .flat_map(|(name, _)| name.split('\n').rev().map(str::to_owned))
+            .collect();
         if own > 0 {
             costs.add(&names, own);
         }

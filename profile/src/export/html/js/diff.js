@@ -11,7 +11,7 @@ const BEFORE = 1;
 const OF_SHARE = 0;
 /** Share and time changed. */
 const CHANGED = 1;
-/** The recordings cannot tell. */
+/** It may be chance: the recordings cannot tell. */
 const UNDECIDED = 2;
 /** Of these sums of one side. @type {{of: Sums, both: [Sums, Sums]} | null} */
 let knownSides = null;
@@ -48,23 +48,27 @@ function points(change) {
   return (change < 0 ? "\u2212" : "+") + Math.abs(100 * change).toFixed(2);
 }
 
-/** A change; in brackets where the recordings cannot tell. @param {number} change @param {Sure | undefined} sure */
+/** How sure a change is, in words, and where chance puts it. @param {number} change @param {Sure | undefined} sure */
+function sureInWords(change, sure) {
+  if (!isTested()) return `${points(change)} points`;
+  const how = ["the share changed for sure, the time maybe not", "changed for sure", "may be chance"];
+  const no = `no change of ${percent(profile.diff?.least ?? 0, 1)} or more`;
+  const range = sure ? `, with 95 % confidence ${points(sure.low)} to ${points(sure.high)}` : "";
+  return `${sure ? how[sure.verdict] : no}: ${points(change)} points${range}`;
+}
+
+/** A change; in brackets where it may be chance. @param {number} change @param {Sure | undefined} sure */
 function changeCell(change, sure) {
   const isSmall = isTested() ? sure?.verdict !== CHANGED : Math.abs(change) < (profile.diff?.least ?? 0);
   const isUndecided = isTested() && sure?.verdict === UNDECIDED;
-  const range = isTested() && sure ? { title: `${points(sure.low)} to ${points(sure.high)} with 95 % confidence` } : {};
-  return make("span", { class: isSmall ? "same" : change > 0 ? "more" : "less", ...range }, isUndecided ? `(${points(change)})` : points(change));
+  const title = sureInWords(change, sure);
+  return make("span", { class: isSmall ? "same" : change > 0 ? "more" : "less", title }, isUndecided ? `(${points(change)})` : points(change));
 }
 
 /** What changed of a part, in words. @param {number} after @param {number} before @param {Sure | undefined} sure */
 function changeInWords(after, before, sure) {
   const how = after === 0 ? "gone: " : before === 0 ? "new: " : "";
-  const range = !isTested()
-    ? ""
-    : sure
-      ? `, ${points(sure.low)} to ${points(sure.high)} with 95 % confidence${[", but not surely in time", "", ": too wide to tell"][sure.verdict]}`
-      : `, no change of ${100 * (profile.diff?.least ?? 0)} points or more`;
-  return `${how}${percent(after, 1)}, was ${percent(before, 1)}: ${points(after - before)} points${range}`;
+  return `${how}${percent(after, 1)}, was ${percent(before, 1)}; ${sureInWords(after - before, sure)}`;
 }
 
 /** A function or call path in words. @param {string} name @param {number} node @param {number} func */
@@ -92,12 +96,12 @@ function changeColor(node, inlined) {
 function changeLegend() {
   const chance = isTested() ? "no change" : "a small change; chance is not tested in a selection";
   /** @type {[string, string][]} */
-  const undecided = isTested() ? [["hsl(52 75% 84%)", "these recordings cannot tell"]] : [];
+  const undecided = isTested() ? [["hsl(52 75% 84%)", "may be chance"]] : [];
   return [
-    ["hsl(6 90% 69%)", "larger share, more time"],
-    ["hsl(212 85% 71%)", "smaller share, less time"],
-    ["hsl(6 90% 86%)", "larger share, time not surely"],
-    ["hsl(212 85% 86%)", "smaller share, time not surely"],
+    ["hsl(6 90% 69%)", "grew for sure"],
+    ["hsl(212 85% 71%)", "shrank for sure"],
+    ["hsl(6 90% 86%)", "larger share, maybe no more time"],
+    ["hsl(212 85% 86%)", "smaller share, maybe no less time"],
     ["hsl(40 8% 84%)", chance],
     ...undecided,
   ];
@@ -144,7 +148,7 @@ function changesTab() {
     key: (row, event) => functionKey(rows[row], event) || sortKey(event),
   });
   const chance = isTested()
-    ? `In colour: at most ${percent(profile.diff?.chance ?? 0, 1)} of these are chance. In brackets: the recordings cannot tell. Grey: no change of ${percent(profile.diff?.least ?? 0, 1)} or more.`
+    ? `In colour: changed for sure; at most ${percent(profile.diff?.chance ?? 0, 1)} of these are chance after all. In brackets: may be chance, or a share that only changed because that of others did; more recordings can tell. Grey: no change of ${percent(profile.diff?.least ?? 0, 1)} or more.`
     : "Chance is not tested in a selection.";
   const legend = make("p", { class: "legend" }, `Shares after and before; changes in points. ${chance}`);
   return {
