@@ -10,7 +10,7 @@ use profile::text::date::utc;
 use profile::view::diff::describe::{basis, describe, describe_increase, name, renamed_libs, which};
 use profile::view::diff::list::{ChangeList, ListOptions};
 use profile::view::diff::sides::{ReadSides, check_sides};
-use profile::view::diff::{Compared, DiffLimits, Sides, diff};
+use profile::view::diff::{Change, Compared, DiffLimits, Sides, diff};
 use profile::view::select::{Filter, KeptKinds, keep};
 
 use super::html::{EscapedText, page};
@@ -28,6 +28,9 @@ const LIMITS: DiffLimits = DiffLimits {
 
 /// Changes of a list.
 const CHANGES: usize = 100;
+
+/// Rows of what may be chance.
+const UNDECIDED: usize = 10;
 
 /// Narrowest frame of the flame graph, pixels.
 const MIN_WIDTH: f64 = 0.5;
@@ -56,7 +59,7 @@ pub(super) fn compare(shelf: &ProfileIndex, before: &IndexedProfile, after: &Ind
                     let address = format!("diff.svg?before={before}&amp;after={after}");
                     let _ = write!(
                         body,
-                        "<h2>Flame graph of after: red grew, blue shrank</h2>\n<p class=\"act\"><a href=\"{address}\">\
+                        "<h2>Flame graph of after: red grew, blue shrank, yellow may be chance</h2>\n<p class=\"act\"><a href=\"{address}\">\
                          <img class=\"large\" alt=\"differential flame graph\" src=\"{address}\"></a></p>\n"
                     );
                 }
@@ -154,28 +157,55 @@ fn sides(sides: &Sides) -> String {
     body + "</dl>\n"
 }
 
+/// What changed for sure, and what may be chance.
 fn table(body: &mut String, title: &str, list: &ChangeList<'_>) {
     let _ = writeln!(body, "<h2>{title}</h2>");
-    if !list.compared.changes.is_empty() {
-        body.push_str("<div class=\"wide\"><table><thead><tr>");
-        for (head, _) in list.columns() {
-            let _ = write!(body, "<th class=\"n\">{}</th>", EscapedText(head.trim()));
-        }
-        body.push_str("<th>Function</th></tr></thead><tbody>\n");
-        for change in list.shown() {
-            let class = match list.compared.sides.delta_of(change) > 0.0 {
-                true => "more",
-                false => "less",
-            };
-            let _ = write!(body, "<tr class=\"{class}\">");
-            for cell in list.cells(change) {
-                let _ = write!(body, "<td class=\"n\">{}</td>", EscapedText(cell.trim()));
+    let sides = &list.compared.sides;
+    let class = |change: &Change| if sides.delta_of(change) > 0.0 { "more" } else { "less" };
+    let sure: Vec<&Change> = list.shown().collect();
+    match list.compared.sides.weights {
+        Some(_) => rows(body, list, &sure, class),
+        None => {
+            body.push_str("<h3>Changed for sure</h3>\n");
+            match sure.is_empty() {
+                true => body.push_str("<p class=\"soft act\">Nothing.</p>\n"),
+                false => rows(body, list, &sure, class),
             }
-            let _ = writeln!(body, "<td class=\"name\">{}</td></tr>", EscapedText(&name(change)));
+            let undecided = list.compared.undecided.iter().flat_map(|undecided| &undecided.largest);
+            let undecided: Vec<&Change> = undecided.take(UNDECIDED).collect();
+            if !undecided.is_empty() {
+                body.push_str(
+                    "<h3>May be chance</h3>\n<p class=\"soft act\">Or a share that only changed because that of others did.</p>\n",
+                );
+                rows(body, list, &undecided, |_| "chance");
+            }
         }
-        body.push_str("</tbody></table></div>\n");
     }
     let _ = writeln!(body, "<p class=\"soft act\">{}</p>", EscapedText(&list.conclusion()));
+}
+
+fn rows(body: &mut String, list: &ChangeList<'_>, changes: &[&Change], class: impl Fn(&Change) -> &'static str) {
+    if changes.is_empty() {
+        return;
+    }
+    body.push_str("<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"changes\"><table><thead><tr>");
+    for (head, _) in list.columns() {
+        let _ = write!(body, "<th class=\"n\">{}</th>", EscapedText(head.trim()));
+    }
+    body.push_str("<th>Function</th></tr></thead><tbody>\n");
+    for change in changes {
+        let _ = write!(body, "<tr class=\"{}\">", class(change));
+        for cell in list.cells(change) {
+            let _ = write!(body, "<td class=\"n\">{}</td>", EscapedText(cell.trim()));
+        }
+        let _ = writeln!(
+            body,
+            "<td class=\"name\" title=\"{}\">{}</td></tr>",
+            EscapedText(&change.function),
+            EscapedText(&name(change))
+        );
+    }
+    body.push_str("</tbody></table></div>\n");
 }
 
 fn picture(read: &ReadSides) -> Result<Vec<u8>, String> {

@@ -34,7 +34,7 @@ pub(super) fn page(title: &str, up: &str, head: &str, body: &str) -> Vec<u8> {
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"referrer\" content=\"no-referrer\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{} - sprof</title>\n\
-         <link rel=\"stylesheet\" href=\"{up}style.css\">\n{head}</head>\n<body>\n{body}</body>\n</html>\n",
+         <link rel=\"stylesheet\" href=\"{up}style.css\">\n{head}</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n",
         EscapedText(title)
     )
     .into_bytes()

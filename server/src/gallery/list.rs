@@ -46,7 +46,7 @@ pub(super) fn list(shelf: &ProfileIndex, query: &PageQuery) -> Vec<u8> {
     let rows = asked.iter().skip((at - 1) * ROWS).take(ROWS);
 
     let name = shelf.name();
-    let mut body = format!("<header><h1>{}</h1>\n<p class=\"soft\">", EscapedText(&name));
+    let mut body = format!("<header><h1>Profiles</h1>\n<p class=\"soft\">{}: ", EscapedText(&name));
     let pending = all.clone().filter(|item| item.made.is_none()).count();
     let _ = write!(body, "{}", count(asked.len() as u64, "profile", "profiles"));
     if asked.len() != all.clone().count() {
@@ -55,34 +55,46 @@ pub(super) fn list(shelf: &ProfileIndex, query: &PageQuery) -> Vec<u8> {
     if pending > 0 {
         let _ = write!(body, ", {} not read yet", grouped(pending as u64));
     }
-    let _ = write!(body, ". Files up to {} are read.", bytes(shelf.max_bytes() as f64));
+    body.push('.');
+    // A machine that recorded all is no part of their rows.
+    let only_machine = match &machines.keys().collect::<Vec<_>>()[..] {
+        [machine] if !machine.is_empty() => Some(**machine),
+        _ => None,
+    };
+    if let Some(machine) = only_machine {
+        let _ = write!(body, " All were recorded on {}.", EscapedText(machine));
+    }
     for note in &shown.notes {
         let _ = write!(body, " {}.", EscapedText(note));
     }
     body.push_str("</p>\n<div class=\"forms\">\n<form method=\"get\" action=\"./\">\n");
     body.push_str(&select("program", "Program", &programs, program));
-    body.push_str(&select("machine", "Machine", &machines, machine));
-    body.push_str("<button>Show</button>\n</form>\n<form method=\"get\" action=\"trend\">\n");
+    if only_machine.is_none() {
+        body.push_str(&select("machine", "Machine", &machines, machine));
+    }
+    body.push_str("<button>List only these</button>\n</form>\n<form method=\"get\" action=\"trend\">\n");
     body.push_str(&select("program", "Program", &programs, program));
     body.push_str(
-        "<label>Function <input type=\"search\" name=\"function\" required></label>\n<button>Trend</button>\n</form>\n</div></header>\n",
+        "<label>Function <input type=\"search\" name=\"function\" required></label>\n<button>Show its share over time</button>\n</form>\n\
+         </div></header>\n",
     );
     if asked.is_empty() {
         body.push_str("<p class=\"empty\">There is no profile here.</p>\n");
     } else {
         body.push_str(
-            "<form method=\"get\" action=\"diff\">\n<div class=\"wide\"><table class=\"profiles\">\n<thead><tr><th>Recorded</th><th>Program</th><th>Commit</th>\
-             <th class=\"n\">Length</th><th class=\"n\">Samples</th><th>Hottest functions, self</th><th>Flame graph</th>\
-             <th>Before</th><th>After</th></tr></thead>\n<tbody>\n",
+            "<form method=\"get\" action=\"diff\">\n<div class=\"wide\"><table class=\"profiles\">\n<thead><tr><th>Before</th><th>After</th>\
+             <th>Recorded</th><th>Program</th><th>Commit</th><th class=\"n\">Length</th><th class=\"n\">Samples</th>\
+             <th>Hottest functions, self</th><th>Flame graph</th></tr></thead>\n<tbody>\n",
         );
-        rows.for_each(|item| row(&mut body, item));
+        rows.for_each(|item| row(&mut body, item, only_machine.is_none()));
         body.push_str(
-            "</tbody></table></div>\n<p class=\"act\"><button>Compare before and after</button></p>\n</form>\n",
+            "</tbody></table></div>\n<p class=\"compare\"><button>Compare before and after</button> \
+             <span class=\"soft\">Choose one profile as before, and one as after.</span></p>\n</form>\n",
         );
     }
     pager(&mut body, at, pages, program, machine);
     let problems: Vec<&IndexedProfile> = shown.items.iter().filter(|item| item.problem().is_some()).collect();
-    unreadable(&mut body, &problems);
+    unreadable(&mut body, &problems, shelf.max_bytes());
     let has_gaps = asked
         .iter()
         .skip((at - 1) * ROWS)
@@ -108,15 +120,16 @@ fn select(name: &str, label: &str, values: &std::collections::BTreeMap<&str, usi
     out + "</select></label>\n"
 }
 
-fn row(body: &mut String, item: &IndexedProfile) {
+fn row(body: &mut String, item: &IndexedProfile, names_machine: bool) {
     let id = &item.found.id;
     let file = item.name();
     let when = utc(item.time_ms());
-    let _ = write!(body, "<tr><td class=\"when\">{}</td>", when.trim_end_matches(" UTC"));
+    let when = when.trim_end_matches(" UTC");
     let Some(summary) = item.summary() else {
         let _ = writeln!(
             body,
-            "<td><span class=\"file\">{}</span></td><td colspan=\"7\" class=\"soft\">not read yet, {}</td></tr>",
+            "<tr><td></td><td></td><td class=\"when\">{when}</td><td><span class=\"file\">{}</span></td>\
+             <td colspan=\"5\" class=\"soft\">not read yet, {}</td></tr>",
             EscapedText(&file),
             bytes(item.found.version.bytes as f64)
         );
@@ -126,15 +139,37 @@ fn row(body: &mut String, item: &IndexedProfile) {
         "" => "(no name)",
         program => program,
     };
+    let pick = |name: &str| {
+        format!(
+            "<td class=\"pick {name}\"><input type=\"radio\" name=\"{name}\" value=\"{id}\" aria-label=\"{name}: {}\"></td>",
+            EscapedText(&file)
+        )
+    };
     let _ = write!(
         body,
-        "<td><a href=\"p/{id}/\">{}</a><br><span class=\"file\">{}</span><br><span class=\"file\">{}</span></td><td class=\"commit\">{}</td>\
-         <td class=\"n\">{}</td><td class=\"n\">{}</td><td><ol class=\"hot\">",
+        "<tr>{}{}<td class=\"when\">{when}</td><td class=\"program\"><a href=\"p/{id}/\">{}</a><br><span class=\"file\">{}</span>",
+        pick("before"),
+        pick("after"),
         EscapedText(program),
         EscapedText(&file),
-        EscapedText(&summary.machine),
+    );
+    if names_machine {
+        let _ = write!(
+            body,
+            "<br><span class=\"file\">{}</span>",
+            EscapedText(&summary.machine)
+        );
+    }
+    let _ = write!(
+        body,
+        "</td><td class=\"commit\">{}</td><td class=\"n\">{}</td><td class=\"n\"{}>{}</td><td class=\"functions\"><ol class=\"hot\">",
         commit(summary),
         summary.length_ms.map(time).unwrap_or_default(),
+        if summary.scale.has_samples {
+            " data-unit=\"samples\""
+        } else {
+            ""
+        },
         samples(summary),
     );
     let hot = summary.functions.iter().filter(|function| function.own.weight > 0.0);
@@ -150,16 +185,11 @@ fn row(body: &mut String, item: &IndexedProfile) {
     if summary.picture.is_some() {
         let _ = write!(
             body,
-            "<a href=\"p/{id}/view/\"><img class=\"small\" loading=\"lazy\" alt=\"flame graph\" src=\"p/{id}/small.svg\"></a>"
+            "<a href=\"p/{id}/view/\"><img class=\"small\" loading=\"lazy\" alt=\"flame graph of {}\" src=\"p/{id}/small.svg\"></a>",
+            EscapedText(&file)
         );
     }
-    let pick = |name: &str| {
-        format!(
-            "<td class=\"pick {name}\"><input type=\"radio\" name=\"{name}\" value=\"{id}\" aria-label=\"{name}: {}\"></td>",
-            EscapedText(&file)
-        )
-    };
-    let _ = writeln!(body, "</td>{}{}</tr>", pick("before"), pick("after"));
+    body.push_str("</td></tr>\n");
 }
 
 /// The beginning of the commit.
@@ -214,14 +244,16 @@ fn pager(body: &mut String, at: usize, pages: usize, program: Option<&str>, mach
     body.push_str("</nav>\n");
 }
 
-fn unreadable(body: &mut String, problems: &[&IndexedProfile]) {
+fn unreadable(body: &mut String, problems: &[&IndexedProfile], max_bytes: u64) {
     if problems.is_empty() {
         return;
     }
     let _ = write!(
         body,
-        "<details class=\"act\"><summary>{} not read</summary>\n<table><thead><tr><th>File</th><th>Reason</th></tr></thead><tbody>\n",
-        count(problems.len() as u64, "file was", "files were")
+        "<details class=\"act\"><summary>{} not read</summary>\n<p class=\"soft\">This server reads files up to {}.</p>\n\
+         <table><thead><tr><th>File</th><th>Reason</th></tr></thead><tbody>\n",
+        count(problems.len() as u64, "file was", "files were"),
+        bytes(max_bytes as f64)
     );
     for item in problems.iter().take(PROBLEMS) {
         let _ = writeln!(

@@ -170,7 +170,7 @@ impl ProfileIndex {
     fn opened(&self, item: &IndexedProfile) -> Result<OpenedFile, NotOpened> {
         if item.found.version.bytes > self.max_bytes {
             let limit = bytes(self.max_bytes as f64);
-            return Err(format!("the file is larger than {limit} (--max-size)").into());
+            return Err(format!("the file is larger than {limit}, the limit of this server").into());
         }
         self.source.open(&item.found)
     }

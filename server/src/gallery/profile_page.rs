@@ -63,7 +63,10 @@ fn with_summary(body: &mut String, item: &IndexedProfile, summary: &Summary, ui:
         let _ = writeln!(body, "<p class=\"warn\">{}</p>", EscapedText(note));
     }
     if summary.picture.is_some() {
-        body.push_str("<p class=\"act\"><a href=\"flame.svg\"><img class=\"large\" alt=\"flame graph\" src=\"small.svg\"></a></p>\n");
+        body.push_str(
+            "<p class=\"act\"><a href=\"flame.svg\"><picture><source media=\"(max-width: 40rem)\" srcset=\"small.svg\">\
+             <img class=\"large\" alt=\"flame graph\" src=\"flame.svg\"></picture></a></p>\n",
+        );
     }
     let by_self: Vec<&Function> = summary
         .functions

@@ -3,6 +3,7 @@
 //! | request | answer |
 //! |---|---|
 //! | `/` | a page that says what this is; never the token |
+//! | `/favicon.ico` | an icon, for which browsers ask by themselves |
 //! | `/TOKEN/` | all profiles |
 //! | `/TOKEN/diff?before=ID&after=ID`, `/TOKEN/diff.svg?...` | what changed |
 //! | `/TOKEN/trend?program=NAME&function=NAME` | a function in all profiles of a program |
@@ -167,6 +168,7 @@ impl GallerySite {
         let inside = inside.filter(|(token, _)| guard::is_token(token, &self.token));
         let Some((_, inside)) = inside else {
             return match path {
+                "/favicon.ico" => reply::bytes(StatusCode::OK, "image/svg+xml", ICON),
                 "/" if parts.method == Method::GET || parts.method == Method::HEAD => page(FRONT.into()),
                 "/" => wrong_method(GET),
                 _ => nothing(),
@@ -436,6 +438,10 @@ fn failed(why: &str) -> Reply {
 fn bug() -> Reply {
     failed("sprof failed while it answered; this is a bug, its terminal shows more")
 }
+
+/// Three frames of a flame graph.
+const ICON: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 16 16\"><path fill=\"#f4c952\" d=\"M0 11h16v5H0z\"/>\
+<path fill=\"#79bfdd\" d=\"M2 6h9v4H2z\"/><path fill=\"#f08166\" d=\"M4 1h4v4H4z\"/></svg>";
 
 const FRONT: &str = "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>sprof</title>\n<h1>sprof</h1>\n\
 <p>This is a server of <code>sprof serve</code>: it shows profiles. Its address is secret: use the link that \

@@ -26,7 +26,7 @@ const FUNCTIONS: usize = 100;
 const NAME_BYTES: usize = 1000;
 
 /// Pixels of the small flame graph, and the narrowest frame in it.
-const WIDTH: u32 = 480;
+const WIDTH: u32 = 320;
 const MIN_WIDTH: f64 = 1.5;
 
 /// Bytes of a small flame graph at most, packed; a larger one has no narrow frames.
@@ -183,7 +183,7 @@ fn picture(data: &Data) -> Option<Vec<u8>> {
         svg::write(&picked, &options, &mut svg).ok()?;
         gzip(&svg).ok()
     };
-    // The wider the narrowest frame, the fewer there are: at 48 pixels, at most 10 in a row.
+    // The wider the narrowest frame, the fewer there are: at 48 pixels, at most 6 in a row.
     [MIN_WIDTH, 6.0, 48.0]
         .into_iter()
         .filter_map(drawn)

@@ -48,7 +48,7 @@ fn profiles_of_a_bucket_have_the_pages_of_a_folder() {
     for day in 1..=3 {
         assert!(page.contains(&format!("{day} +.json")), "{page}");
     }
-    assert!(serve_dir::row(&page, "large.json").contains("--max-size"));
+    assert!(serve_dir::row(&page, "large.json").contains("the limit of this server"));
     for other in ["notes.md", "hidden", "4.json", "5.json", "plant", "X-Amz"] {
         assert!(!page.contains(other), "{other} in {page}");
     }

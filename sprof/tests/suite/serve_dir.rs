@@ -52,7 +52,7 @@ fn commit(day: u32) -> String {
 }
 
 /// Three days of `shop`: `hash` takes 30, 40 and 60 % of 1,000 samples by itself, and 75, 75, 80 % in all.
-fn shop() -> tempfile::TempDir {
+pub(crate) fn shop() -> tempfile::TempDir {
     let dir = temp_dir();
     fs::create_dir(dir.path().join("ci")).unwrap();
     for (day, own) in [
@@ -140,8 +140,8 @@ fn profiles_are_listed_newest_first_with_the_figures_of_report() {
     let cells_of = cells(row(&page, "ci/3.json"));
     let function = &report["views"][0]["rows"][0];
     let expected = [
-        (2, report["profile"]["commit"].as_str().unwrap()[..12].to_owned()),
-        (4, "1,000".to_owned()),
+        (4, report["profile"]["commit"].as_str().unwrap()[..12].to_owned()),
+        (6, "1,000".to_owned()),
     ];
     for (column, expected) in expected {
         assert_eq!(cells_of[column], expected, "{cells_of:?}");
@@ -149,12 +149,14 @@ fn profiles_are_listed_newest_first_with_the_figures_of_report() {
     assert_eq!(report["selection"]["samples"], 1000);
     let share = 100.0 * function["self"]["share"].as_f64().unwrap();
     let hottest = format!("{share:.1} % {}", function["function"].as_str().unwrap());
-    assert!(cells_of[5].starts_with(&hottest), "{hottest}: {cells_of:?}");
+    assert!(cells_of[7].starts_with(&hottest), "{hottest}: {cells_of:?}");
     assert_eq!(hottest, "60.0 % hash");
+    // One machine recorded all: no row repeats it.
+    assert_eq!(page.matches("Linux").count(), 1, "{page}");
     // Files without a profile, with reasons.
     assert_eq!(page.matches("3 files were not read").count(), 1, "{page}");
     assert!(!cells(row(&page, "broken.json"))[1].is_empty());
-    assert!(cells(row(&page, "large.json"))[1].contains("--max-size"));
+    assert!(cells(row(&page, "large.json"))[1].contains("larger than 100.0 kB, the limit of this server"));
     assert!(cells(row(&page, "packed.json.gz"))[1].contains("exceeds the limit"));
     assert!(!page.contains("notes.md") && !page.contains("link.json"), "{page}");
     // Filters.
@@ -215,7 +217,7 @@ fn two_picked_profiles_have_the_changes_of_diff() {
     let lines: Vec<String> = said.lines().map(words).collect();
     let rows: Vec<String> = page
         .split("<tr")
-        .filter(|row| row.contains("class=\"m") || row.contains("class=\"l"))
+        .filter(|row| row.starts_with(" class=\"more\"") || row.starts_with(" class=\"less\""))
         .map(|row| words(&cells(row).join(" ")))
         .collect();
     assert!(
@@ -254,7 +256,21 @@ fn a_trend_has_the_share_of_each_profile() {
         assert_eq!(row[1], commit(day)[..12]);
         assert_eq!(row[2..7], [own, own_ms, total, total_ms, file]);
     }
-    assert_eq!(page.matches("<circle class=\"self\"").count(), 3, "{page}");
+    assert_eq!(page.matches("<circle ").count(), 6, "{page}");
+    let marks = |class: &str| -> Vec<String> {
+        let start = format!("<text class=\"{class}\"");
+        let marks = page.split(&start).skip(1);
+        marks
+            .map(|mark| mark.split(['<', '>']).nth(1).unwrap().to_owned())
+            .collect()
+    };
+    // The scale of self, and that of total.
+    let scales = [
+        "30.0 %", "40.0 %", "50.0 %", "60.0 %", "65.0 %", "70.0 %", "75.0 %", "80.0 %", "85.0 %", "90.0 %",
+    ];
+    assert_eq!(marks("scale"), scales);
+    let days = ["2023-11-15", "2023-11-16", "2023-11-17"];
+    assert_eq!(marks("date"), [days, days].concat());
     assert!(!page.contains("other.json"));
     let page = text(&served.get(&served.secret("/trend?program=shop&function=pars")));
     assert!(page.contains("parse&lt;T&gt;</a>"), "{page}");

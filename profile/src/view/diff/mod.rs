@@ -98,6 +98,8 @@ pub struct Undecided {
     pub number: usize,
     /// The key that may have changed most.
     pub widest: Change,
+    /// Those with a difference of [`DiffLimits::least_change`] or more, which may be chance: the largest first.
+    pub largest: Vec<Change>,
     /// Number of runs a side that would probably show whether it changed; `None` if no number does.
     pub runs: Option<u64>,
 }
@@ -282,6 +284,9 @@ pub fn diff(base: &[Data], new: &[Data], what: Compared, limits: DiffLimits) -> 
     changes.sort_by(|a, b| by_change(sides.delta_of(a), sides.delta_of(b), a, b));
     let undecided = || items.iter().filter(|item| item.is_undecided);
     let widest = undecided().max_by(|a, b| a.tested.widest().total_cmp(&b.tested.widest()));
+    let delta = |item: &KeyVerdict| sides.delta(&item.base, &item.new).abs();
+    let mut largest: Vec<&KeyVerdict> = undecided().filter(|item| delta(item) >= limits.least_change).collect();
+    largest.sort_by(|a, b| delta(b).total_cmp(&delta(a)));
     let runs = sides.base.runs.min(sides.new.runs);
     Comparison {
         tested: items.len(),
@@ -289,6 +294,7 @@ pub fn diff(base: &[Data], new: &[Data], what: Compared, limits: DiffLimits) -> 
         undecided: widest.map(|widest| Undecided {
             number: undecided().count(),
             widest: change(widest),
+            largest: largest.into_iter().map(change).collect(),
             runs: runs_for(runs, widest.tested.more_runs(limits.least_change)),
         }),
         sides,

@@ -99,7 +99,7 @@ fn check_files(files: &[(&PathBuf, &Data)], needs_paths: bool) -> Result<(), Str
     };
     if let Some(other) = rest.iter().find(|(_, data)| counted(data) != counted(first.1)) {
         return Err(format!(
-            "{} counts {}, {} counts {}: both must count the same; --event NAME chooses the event of a file",
+            "{} counts {}, {} counts {}: both must count the same event",
             first.0.display(),
             counted(first.1),
             other.0.display(),

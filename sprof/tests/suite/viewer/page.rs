@@ -1,6 +1,7 @@
 //! The page as a file: its texts, its scripts, and how anyone can use it.
 
 use super::*;
+use crate::serve_dir;
 
 #[test]
 fn names_from_a_profile_are_text_and_nothing_else() {
@@ -147,6 +148,26 @@ fn the_page_has_no_serious_problem_of_accessibility_and_fits_a_screen_at_400_per
                 json!({ "url": url(page), "width": width, "height": height, "dark": dark, "steps": tested(tabs) }),
             );
         }
+    }
+    // The team's page, which has no script.
+    let served = Served::of_folder(serve_dir::shop(), &[]);
+    let list = serve_dir::list(&served);
+    let [before, after] = ["ci/1.json", "ci/3.json"].map(|file| serve_dir::id(&list, file));
+    let width = json!([
+        "eval",
+        "({ overflow: document.documentElement.scrollWidth - innerWidth })"
+    ]);
+    for (place, width_px, dark) in [
+        (String::new(), 1300, false),
+        (String::new(), 320, true),
+        ("trend?program=shop&function=hash".to_owned(), 320, true),
+        (format!("diff?before={before}&after={after}"), 1300, false),
+        (format!("p/{after}/"), 320, false),
+    ] {
+        let address = format!("{}{place}", served.link);
+        tasks.push(
+            json!({ "url": address, "raw": true, "width": width_px, "dark": dark, "steps": [["axe", ""], width] }),
+        );
     }
     let Some(answers) = browse(&tasks) else { return };
     // After the axe of the open menu, and that of the first view.
