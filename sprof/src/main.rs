@@ -8,14 +8,16 @@
 //!    cargo builds and runs.
 //! 4. [`input`]: reads any file. [`symbols`]: names for a profile.
 //! 5. [`output`]: the files that are written, and stdout. [`page`]: the viewer, as a file.
-//! 6. [`summary`]: what was recorded, and its quality. [`report`] reports on a profile without a browser, [`diff`]
-//!    compares profiles, [`stat`] counts what programs take.
+//! 6. [`summary`]: what was recorded, and its quality. [`report`] reports on a profile without a web browser,
+//!    [`browse`] is the screen of a terminal that walks through reports, [`diff`] compares profiles, [`stat`] counts
+//!    what programs take.
 //! 7. [`terminal`]: messages, styles, and the browser. [`interrupt`] has the signals, [`exit`] the exit statuses.
 //!
 //! An arrow goes one way: arguments -> commands -> pipeline, input, diff -> parts. No part imports a command. The
 //! server of a profile is the crate `server`; requests to other machines are made by the crate `share`.
 
 mod args;
+mod browse;
 mod cargo;
 mod command;
 mod diff;
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
             Command::Merge(args) => command::merge::run(&args),
             Command::Diff(args) => command::diff::run(&args),
             Command::Report(args) => command::report::run(&args),
+            Command::Browse(args) => command::browse::run(*args),
             Command::Annotate(args) => command::annotate::run(&args),
             Command::Export(args) => command::export::run(&args),
             Command::Flamegraph(args) => command::flamegraph::run(*args),

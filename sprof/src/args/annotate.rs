@@ -6,6 +6,9 @@ use clap::{Args, ValueEnum};
 
 use super::select::SelectArgs;
 
+/// Default of `-C`.
+const CONTEXT: usize = 4;
+
 #[derive(Args, Clone, Debug)]
 #[command(before_help = "\
 Examples:
@@ -35,7 +38,7 @@ pub(crate) struct AnnotateArgs {
     pub(crate) no_lines: bool,
 
     /// Print N lines or instructions around each one with samples.
-    #[arg(short = 'C', long, value_name = "N", default_value_t = 4)]
+    #[arg(short = 'C', long, value_name = "N", default_value_t = CONTEXT)]
     pub(crate) context: usize,
 
     /// What to print: text or json.
@@ -61,6 +64,22 @@ pub(crate) enum AnnotateFormat {
 }
 
 impl AnnotateArgs {
+    /// Source and machine code of a function, as text.
+    pub(crate) fn of_function(file: PathBuf, function: String, select: SelectArgs) -> AnnotateArgs {
+        AnnotateArgs {
+            file,
+            function,
+            source: false,
+            asm: false,
+            no_lines: false,
+            context: CONTEXT,
+            format: AnnotateFormat::Text,
+            json: false,
+            output: None,
+            select,
+        }
+    }
+
     pub(crate) fn format(&self) -> AnnotateFormat {
         if self.json { AnnotateFormat::Json } else { self.format }
     }

@@ -36,6 +36,19 @@ pub(crate) struct SymbolArgs {
     symbol_server: Vec<String>,
 }
 
+/// Options with their values, as the user types them, without quotes.
+pub(super) fn typed(options: &[(&str, &[String])]) -> Vec<String> {
+    let pairs = options
+        .iter()
+        .flat_map(|(option, values)| values.iter().map(move |value| (option, value)));
+    // A value that begins with a dash would be an option.
+    let words = pairs.flat_map(|(option, value)| match value.starts_with('-') {
+        true => vec![format!("{option}={value}")],
+        false => vec![(*option).to_owned(), value.clone()],
+    });
+    words.collect()
+}
+
 /// The folder of what sprof need not find out again at its next start. `SPROF_CACHE` names another folder. `None` if it
 /// is `off`, or if neither XDG_CACHE_HOME nor HOME names a folder.
 pub(crate) fn cache() -> Option<PathBuf> {
@@ -200,7 +213,29 @@ fn measures() -> impl TypedValueParser<Value = Measure> {
     PossibleValuesParser::new(values).map(|name| Measure::named(&name).unwrap_or(Measure::Allocated))
 }
 
+impl MeasureArgs {
+    /// The options as the user types them.
+    pub(super) fn words(&self) -> Vec<String> {
+        let measure = self.measure.map(|measure| measure.name().to_owned());
+        let weight = self.weigh.map(|SampleWeight::Latency| "latency".to_owned());
+        typed(&[("--measure", measure.as_slice()), ("--weigh", weight.as_slice())])
+    }
+}
+
 impl SymbolArgs {
+    /// The options as the user types them, without quotes.
+    pub(super) fn words(&self) -> Vec<String> {
+        let dirs: Vec<String> = self.symbol_dir.iter().map(|dir| dir.display().to_string()).collect();
+        let maps: Vec<String> = self.path_map.iter().map(ToString::to_string).collect();
+        let mut words = typed(&[
+            ("--symbol-dir", &dirs),
+            ("--path-map", &maps),
+            ("--symbol-server", &self.symbol_servers()),
+        ]);
+        words.extend(self.debuginfod.then(|| "--debuginfod".to_owned()));
+        words
+    }
+
     /// True if servers may be asked.
     pub(crate) fn uses_network(&self) -> bool {
         self.debuginfod || !self.symbol_servers().is_empty()

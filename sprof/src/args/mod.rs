@@ -5,6 +5,7 @@
 
 mod annotate;
 pub(crate) mod argument_kind;
+mod browse;
 mod bucket;
 pub(crate) mod cargo;
 mod check;
@@ -31,6 +32,7 @@ pub(crate) mod value;
 
 pub(crate) use self::complete::{Expected, ExpectedWord, expected};
 pub(crate) use annotate::{AnnotateArgs, AnnotateFormat};
+pub(crate) use browse::BrowseArgs;
 pub(crate) use check::{CheckArgs, CheckFormat, MeasuredRule, RuleSubject, increase, limited_by, points};
 pub(crate) use count::CountArgs;
 pub(crate) use diff::{By, DiffArgs, DiffFormat};
@@ -46,7 +48,7 @@ pub(crate) use record::{
     split_environment,
 };
 pub(crate) use report::{Format, ReportArgs, Sort, View};
-pub(crate) use select::PartArgs;
+pub(crate) use select::{PartArgs, SelectArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use setup::SetupArgs;
 pub(crate) use share::{Private, ShareArgs, UploadArgs};
@@ -124,6 +126,8 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     /// Print where the time of a profile went: functions, lines, call trees, threads, kinds of cost.
     Report(Box<ReportArgs>),
+    /// Walk through a profile in the terminal: functions, call trees, callers, threads, kinds of cost.
+    Browse(Box<BrowseArgs>),
     /// Fail where a program got slower than your rules allow: exit status 1 if a rule is broken, 3 if there is too
     /// little to decide.
     Check(CheckArgs),
@@ -177,6 +181,7 @@ impl Command {
         match self {
             Command::Load(args) => vec![&mut args.file],
             Command::Report(args) => vec![&mut args.file],
+            Command::Browse(args) => vec![&mut args.file],
             Command::Annotate(args) => vec![&mut args.file],
             Command::Export(args) => vec![&mut args.file],
             Command::Push(args) => vec![&mut args.file],
@@ -411,6 +416,7 @@ mod tests {
         // All commands that show samples of a file.
         for name in [
             "report",
+            "browse",
             "annotate",
             "export",
             "flamegraph",

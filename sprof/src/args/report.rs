@@ -98,6 +98,17 @@ pub(crate) enum View {
     Markers,
 }
 
+impl View {
+    /// The view as the user types it.
+    pub(crate) fn word(&self) -> String {
+        if let View::Callers(function) = self {
+            return format!("{CALLERS}{function}");
+        }
+        let found = VIEWS.iter().find(|(_, view, _)| view == self);
+        found.map_or_else(String::new, |(name, ..)| (*name).to_owned())
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Tables for a terminal or a pipe.

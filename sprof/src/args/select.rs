@@ -5,7 +5,7 @@ use profile::view::diff::Renamed;
 use profile::view::diff::describe::renamed_libs;
 use profile::view::select::{Filter, SpanPart};
 
-use super::input::{EventArgs, MeasureArgs, SymbolArgs, VerboseArgs, WantedSamples};
+use super::input::{EventArgs, MeasureArgs, SymbolArgs, VerboseArgs, WantedSamples, typed};
 use super::value;
 
 /// Selected samples: the options of all commands that read a profile.
@@ -107,6 +107,24 @@ impl SelectArgs {
         WantedSamples::new(self.event.name(), &self.heap, self.filter())
     }
 
+    /// The options as the user types them, without quotes.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let mut words = self.part.words();
+        let flags = [("--merge-generics", self.merge_generics), ("--waits", self.waits)];
+        words.extend(
+            flags
+                .iter()
+                .filter(|(_, given)| *given)
+                .map(|(flag, _)| (*flag).to_owned()),
+        );
+        if let Some(event) = self.event.name() {
+            words.extend(["--event".to_owned(), event.to_owned()]);
+        }
+        words.extend(self.heap.words());
+        words.extend(self.symbols.words());
+        words
+    }
+
     /// The conditions, a phrase each.
     pub(crate) fn describe(&self) -> Vec<String> {
         let mut words = self.part.describe();
@@ -121,6 +139,25 @@ impl PartArgs {
     /// True if all samples are selected.
     pub(crate) fn is_all(&self) -> bool {
         self.describe().is_empty()
+    }
+
+    /// The options as the user types them, without quotes.
+    fn words(&self) -> Vec<String> {
+        let range = self.time_range.map(|range| range.to_string().replace(" s", ""));
+        let slowest = self.slowest.map(|percent| format!("{percent}%"));
+        let options = [
+            ("--thread", &self.thread[..]),
+            ("--process", &self.process),
+            ("--time-range", range.as_slice()),
+            ("--category", &self.category),
+            ("--marker", self.marker.as_slice()),
+            ("--inside", &self.inside),
+            ("--outside", &self.outside),
+            ("--slowest", slowest.as_slice()),
+            ("--focus", &self.focus),
+            ("--hide", &self.hide),
+        ];
+        typed(&options)
     }
 
     /// The filter for the samples of running threads in a file.

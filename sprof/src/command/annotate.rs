@@ -23,7 +23,7 @@ use self::text::AnnotatedOutput;
 use super::target::ResultTarget;
 use crate::args::{AnnotateArgs, AnnotateFormat};
 use crate::exit::{Failure, Outcome};
-use crate::input;
+use crate::input::{self, Input};
 use crate::output::file_kind::FileKind;
 use crate::report::calls;
 use crate::symbols::library::module;
@@ -39,10 +39,33 @@ pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
     };
     let target = ResultTarget::for_text(args.output.as_deref(), kind)?;
     let input = input::open_and_warn(&args.file, args.select.wanted(), &args.select.symbols, &term)?;
+    let page = match &target {
+        ResultTarget::Screen => AnnotatedOutput {
+            color: style::stdout_color(),
+            columns: style::stdout_columns(),
+        },
+        ResultTarget::Stdout | ResultTarget::File(..) => AnnotatedOutput::default(),
+    };
+    let (text, doubts) = annotated(args, &input, page)?;
+    term.warnings(&args.file, &doubts);
+    target.write(&term, |out| out.write_all(&text))
+}
+
+/// The annotation as text in so many columns, without colours.
+pub(super) fn lines(args: &AnnotateArgs, input: &Input, columns: usize) -> Result<Vec<String>, Failure> {
+    let page = AnnotatedOutput {
+        color: false,
+        columns: Some(columns),
+    };
+    let (text, _) = annotated(args, input, page)?;
+    Ok(String::from_utf8_lossy(&text).lines().map(str::to_owned).collect())
+}
+
+/// The annotation in the format of the options, and what is not known of its samples, a line each.
+fn annotated(args: &AnnotateArgs, input: &Input, page: AnnotatedOutput) -> Result<(Vec<u8>, Vec<String>), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::failed(format_args!("{}: {error}", args.file.display()));
     calls::check_conditions(&args.file, &input.data, &args.select.filter())?;
     let selection = select(&input.data, &args.select.filter()).map_err(|error| failed(&error))?;
-    term.warnings(&args.file, &doubts(&selection));
     let mut found = selection.find(&args.function).map_err(|error| failed(&error))?;
     // If the user typed a part of a name, takes all functions with it. `parse` is a method of `str`; the user may mean
     // `parse_line`, where the time goes.
@@ -56,17 +79,13 @@ pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
         measure: CostScale::new(&input.data, selection.total),
     };
     let annotated = annotation.function(&found);
-    let page = match &target {
-        ResultTarget::Screen => AnnotatedOutput {
-            color: style::stdout_color(),
-            columns: style::stdout_columns(),
-        },
-        ResultTarget::Stdout | ResultTarget::File(..) => AnnotatedOutput::default(),
-    };
-    target.write(&term, |out| match format {
-        AnnotateFormat::Text => text::write(&annotation, annotated.as_ref(), page, out),
-        AnnotateFormat::Json => json::write(&annotation, annotated.as_ref(), out),
-    })
+    let mut out = Vec::new();
+    match args.format() {
+        AnnotateFormat::Text => text::write(&annotation, annotated.as_ref(), page, &mut out),
+        AnnotateFormat::Json => json::write(&annotation, annotated.as_ref(), &mut out),
+    }
+    .map_err(|error| failed(&error))?;
+    Ok((out, doubts(&selection)))
 }
 
 /// The lines of `wanted` (ascending) and `context` lines around each, from `first` to `last`, in runs without gaps.

@@ -1,6 +1,7 @@
 //! The commands: from arguments to options to library calls.
 
 pub(crate) mod annotate;
+pub(crate) mod browse;
 pub(crate) mod cargo;
 pub(crate) mod check;
 mod compare;

@@ -12,6 +12,8 @@ use profile::view::parallelism::WALL_TIME;
 use profile::view::resources::shortage;
 use profile::view::select::Selection;
 
+use crate::terminal::style::Style;
+
 pub(crate) struct About {
     /// Program, date, duration, recorder.
     pub(crate) recorded: String,
@@ -64,6 +66,21 @@ impl About {
             json: json(file, selection, conditions, waits, &notes),
             notes,
         }
+    }
+
+    /// The head as lines: a label, a text, and the style of both.
+    pub(crate) fn lines(&self) -> Vec<(&'static str, &String, Option<Style>)> {
+        let (quality, is_limited) = &self.quality;
+        let bold = Some(Style::Bold);
+        let warning = Some(Style::Warning);
+        let mut lines = vec![("", &self.recorded, bold), ("", &self.samples, None)];
+        lines.extend(self.counted.iter().map(|line| ("", line, None)));
+        lines.push(("quality: ", quality, warning.filter(|_| *is_limited)));
+        lines.extend(self.short.iter().map(|line| ("short: ", line, warning)));
+        lines.extend(self.selected.iter().map(|line| ("selected: ", line, bold)));
+        lines.extend(self.apart.iter().map(|line| ("", line, None)));
+        lines.extend(self.notes.iter().map(|line| ("note: ", line, warning)));
+        lines
     }
 }
 

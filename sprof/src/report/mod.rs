@@ -1,8 +1,9 @@
-//! Reports: the same tables as text, Markdown and JSON.
+//! Reports: the same tables as text, Markdown, JSON, and in the browser of the terminal.
 //!
-//! [`calls`] refuses views that a file has no data for. [`build`] makes tables of views, [`markers`] the table of
-//! markers, [`heap`] the one of blocks of memory, [`parallelism`] the one of running threads, [`resources`] the one of
-//! resources, [`spans`] the one of spans. [`about`] is the head. [`text`], [`markdown`] and [`json`] write them.
+//! [`request`] makes the whole report. [`calls`] refuses views that a file has no data for. [`build`] makes tables of
+//! views, [`markers`] the table of markers, [`heap`] the one of blocks of memory, [`parallelism`] the one of running
+//! threads, [`resources`] the one of resources, [`spans`] the one of spans. [`about`] is the head. [`text`],
+//! [`markdown`] and [`json`] write them.
 
 pub(crate) mod about;
 pub(crate) mod build;
@@ -12,6 +13,7 @@ pub(crate) mod json;
 pub(crate) mod markdown;
 pub(crate) mod markers;
 pub(crate) mod parallelism;
+pub(crate) mod request;
 mod resources;
 pub(crate) mod spans;
 pub(crate) mod text;

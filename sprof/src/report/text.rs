@@ -29,18 +29,7 @@ impl TextWidth {
 }
 
 pub(crate) fn write(report: &Report, page: TextWidth, out: &mut dyn Write) -> io::Result<()> {
-    let about = &report.about;
-    let (quality, is_limited) = &about.quality;
-    let bold = Some(Style::Bold);
-    let warning = Some(Style::Warning);
-    let mut lines = vec![("", &about.recorded, bold), ("", &about.samples, None)];
-    lines.extend(about.counted.iter().map(|line| ("", line, None)));
-    lines.push(("quality: ", quality, warning.filter(|_| *is_limited)));
-    lines.extend(about.short.iter().map(|line| ("short: ", line, warning)));
-    lines.extend(about.selected.iter().map(|line| ("selected: ", line, bold)));
-    lines.extend(about.apart.iter().map(|line| ("", line, None)));
-    lines.extend(about.notes.iter().map(|line| ("note: ", line, warning)));
-    for (label, text, style) in lines {
+    for (label, text, style) in report.about.lines() {
         for line in wrapped(label, &one_line(text), "  ", page.columns.unwrap_or(usize::MAX).max(20)) {
             match style {
                 Some(style) => writeln!(out, "{}", page.style(style, line))?,
@@ -65,25 +54,49 @@ pub(crate) fn write(report: &Report, page: TextWidth, out: &mut dyn Write) -> io
     Ok(())
 }
 
-struct Column {
-    head: String,
-    cells: Vec<String>,
+pub(crate) struct Column {
+    pub(crate) head: String,
+    pub(crate) cells: Vec<String>,
+    /// Columns of the terminal that it takes.
+    pub(crate) width: usize,
     /// Order in which columns are dropped; 0 is dropped last.
     rank: u8,
 }
 
 impl Column {
-    fn width(&self) -> usize {
-        let cells = self.cells.iter().map(|cell| cell.chars().count());
-        cells.chain([self.head.len()]).max().unwrap_or(0)
+    fn new(rank: u8, head: &str, cells: Vec<String>) -> Column {
+        let widths = cells.iter().map(|cell| cell.chars().count());
+        Column {
+            width: widths.chain([head.len()]).max().unwrap_or(0),
+            head: head.to_owned(),
+            cells,
+            rank,
+        }
+    }
+
+    /// The columns that leave enough of the terminal's width for names.
+    pub(crate) fn fitting(columns: &[Column], width: usize) -> Vec<&Column> {
+        let mut kept: Vec<&Column> = columns.iter().collect();
+        let name = NAME_COLUMNS.min(width / 2);
+        while kept.len() > 1 && Column::numbers(&kept) + name > width {
+            let Some(least) = (0..kept.len()).max_by_key(|at| kept[*at].rank) else {
+                break;
+            };
+            kept.remove(least);
+        }
+        kept
+    }
+
+    /// The width of all columns before the name.
+    pub(crate) fn numbers(columns: &[&Column]) -> usize {
+        columns.iter().map(|column| column.width + 2).sum()
     }
 }
 
-fn columns(table: &Table, measure: &CostScale) -> Vec<Column> {
-    let column = |rank: u8, head: &str, cell: &dyn Fn(&ReportRow) -> String| Column {
-        head: head.to_owned(),
-        cells: table.rows.iter().map(cell).collect(),
-        rank,
+/// The columns of numbers of a table.
+pub(crate) fn columns(table: &Table, measure: &CostScale) -> Vec<Column> {
+    let column = |rank: u8, head: &str, cell: &dyn Fn(&ReportRow) -> String| {
+        Column::new(rank, head, table.rows.iter().map(cell).collect())
     };
     if !table.headings.is_empty() {
         let headings = table.headings.iter().enumerate();
@@ -132,18 +145,10 @@ fn percent(percent: f64) -> String {
 }
 
 fn write_table(table: &Table, measure: &CostScale, page: TextWidth, out: &mut dyn Write) -> io::Result<()> {
-    let mut columns = columns(table, measure);
-    let numbers = |columns: &[Column]| columns.iter().map(|column| column.width() + 2).sum::<usize>();
-    if let Some(width) = page.columns {
-        let name = NAME_COLUMNS.min(width / 2);
-        while columns.len() > 1 && numbers(&columns) + name > width {
-            let Some(least) = (0..columns.len()).max_by_key(|at| columns[*at].rank) else {
-                break;
-            };
-            columns.remove(least);
-        }
-    }
-    let for_name = page.columns.map(|width| width.saturating_sub(numbers(&columns)).max(8));
+    let columns = columns(table, measure);
+    let columns = Column::fitting(&columns, page.columns.unwrap_or(usize::MAX));
+    let numbers = Column::numbers(&columns);
+    let for_name = page.columns.map(|width| width.saturating_sub(numbers).max(8));
     let title: String = match page.columns {
         Some(width) => cut(&table.title, width),
         None => table.title.clone(),
@@ -151,11 +156,11 @@ fn write_table(table: &Table, measure: &CostScale, page: TextWidth, out: &mut dy
     writeln!(out, "{}", page.style(Style::Bold, title))?;
     let heads = columns
         .iter()
-        .map(|column| format!("{:>1$}  ", column.head, column.width()));
+        .map(|column| format!("{:>1$}  ", column.head, column.width));
     writeln!(out, "{}", page.style(Style::Dim, heads.collect::<String>().trim_end()))?;
     for (at, row) in table.rows.iter().enumerate() {
         for (index, column) in columns.iter().enumerate() {
-            let cell = format!("{:>1$}", column.cells[at], column.width());
+            let cell = format!("{:>1$}", column.cells[at], column.width);
             match index {
                 0 => write!(out, "{}  ", page.style(Style::Bold, cell))?,
                 _ => write!(out, "{cell}  ")?,
@@ -166,7 +171,7 @@ fn write_table(table: &Table, measure: &CostScale, page: TextWidth, out: &mut dy
             true => writeln!(out, "{name}")?,
             false => writeln!(out, "{name}  {}", page.style(Style::Dim, place))?,
         }
-        let before = numbers(&columns) + 2;
+        let before = numbers + 2;
         for line in &row.details {
             let line = match page.columns {
                 Some(width) => cut(line, width.saturating_sub(before).max(8)),
@@ -187,7 +192,7 @@ fn write_table(table: &Table, measure: &CostScale, page: TextWidth, out: &mut dy
 }
 
 /// Fits name and place of a row into a number of columns.
-fn fit(row: &ReportRow, columns: Option<usize>) -> (String, String) {
+pub(crate) fn fit(row: &ReportRow, columns: Option<usize>) -> (String, String) {
     let (name, place) = (row.name.clone(), row.place.clone());
     let Some(columns) = columns else {
         return (format!("{}{name}", "  ".repeat(row.indent)), place);

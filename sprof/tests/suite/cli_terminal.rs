@@ -27,6 +27,19 @@ impl Terminal {
 
     /// The same after a shell's command on that terminal.
     fn start_after(before: &str, environment: &[(&str, &str)], options: &[&str], program: &str) -> Option<Terminal> {
+        let mut line = format!("{before} exec '{}' record", env!("CARGO_BIN_EXE_sprof"));
+        for word in options
+            .iter()
+            .chain(&["--"])
+            .chain(&program.split(' ').collect::<Vec<_>>())
+        {
+            line.push_str(&format!(" '{word}'"));
+        }
+        Terminal::of_shell(&line, environment)
+    }
+
+    /// A line of a shell on a terminal.
+    pub(crate) fn of_shell(line: &str, environment: &[(&str, &str)]) -> Option<Terminal> {
         if Command::new("script")
             .arg("--version")
             .stdout(Stdio::null())
@@ -37,14 +50,6 @@ impl Terminal {
             return None;
         }
         let folder = temp_dir();
-        let mut line = format!("{before} exec '{}' record", env!("CARGO_BIN_EXE_sprof"));
-        for word in options
-            .iter()
-            .chain(&["--"])
-            .chain(&program.split(' ').collect::<Vec<_>>())
-        {
-            line.push_str(&format!(" '{word}'"));
-        }
         let mut command = Command::new("script");
         for variable in [
             "CI",
@@ -58,7 +63,7 @@ impl Terminal {
             command.env_remove(variable);
         }
         let script = command
-            .args(["--quiet", "--flush", "--return", "--command", &line, "typescript"])
+            .args(["--quiet", "--flush", "--return", "--command", line, "typescript"])
             .envs(environment.iter().copied())
             .current_dir(folder.path())
             .stdin(Stdio::piped())
@@ -67,6 +72,14 @@ impl Terminal {
             .unwrap();
         Some(Terminal { script, folder })
     }
+
+    /// Types keys.
+    pub(crate) fn press(&mut self, keys: &str) {
+        self.script.stdin.as_mut().unwrap().write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Takes the terminal away.
+    pub(crate) fn close(self) {}
 
     pub(crate) fn text(&self) -> String {
         let bytes = std::fs::read(self.folder.path().join("typescript")).unwrap_or_default();
@@ -96,8 +109,21 @@ impl Terminal {
         }
     }
 
+    /// The folder in which the line runs.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     fn profile(&self) -> std::path::PathBuf {
         self.folder.path().join("profile.json.gz")
+    }
+}
+
+/// Nothing runs on where a test fails.
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.script.kill();
+        let _ = self.script.wait();
     }
 }
 

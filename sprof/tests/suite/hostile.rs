@@ -151,6 +151,8 @@ fn every_command_that_reads_files_prints_names_as_text() {
             let rules = words(&["--format", format, "--max-increase", "*=1%", "--base"]);
             run(&[&[OsStr::new("check")], &rules[..], &[file, new]].concat());
         }
+        // Without a terminal it names what prints. Its screen has a test of its own, with such names.
+        run(&[OsStr::new("browse"), file]);
         run(&[&[OsStr::new("annotate"), file], &words(&["x*"])[..]].concat());
         run(&[&[OsStr::new("annotate"), file], &[OsStr::new(HOSTILE)][..]].concat());
         run(&[&words(&["load", "--save-only", "-o"])[..], &[out.as_os_str(), file]].concat());
@@ -299,6 +301,7 @@ fn no_command_is_left_out() {
         "check",
         "diff",
         "report",
+        "browse",
         "annotate",
         "export",
         "flamegraph",

@@ -12,6 +12,7 @@ mod arm64_machine;
 mod attach;
 mod bad_input;
 mod bpf;
+mod browse;
 mod bucket;
 mod bucket_errors;
 mod bucket_pages;

@@ -11,6 +11,13 @@ pub struct PathMap {
     to: PathBuf,
 }
 
+/// `FROM=TO`, as options have it.
+impl std::fmt::Display for PathMap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}={}", self.from, self.to.display())
+    }
+}
+
 impl PathMap {
     /// `from` is a folder or a file as the debug info has it, also a relative one. `.` is the folder of all relative
     /// paths.

@@ -1,0 +1,249 @@
+//! Draws the state into cells: head, views, rows, foot.
+
+use ratatui_core::buffer::Buffer;
+use ratatui_core::style::{Color, Modifier, Style};
+use ratatui_core::text::Span;
+
+use super::page::{Page, PageLine, RowSign};
+use super::screen::{BrowseScreen, ScreenMode};
+use super::text_page::TextPage;
+use crate::args::View;
+use crate::report::ReportRow;
+use crate::report::text::{Column, fit};
+use crate::terminal::columns::{clean, cut, wrapped};
+
+/// Most lines of the command at the foot.
+const COMMAND_LINES: usize = 3;
+/// Columns of the sign of a row: `+` closed, `-` open.
+const SIGN: usize = 2;
+
+/// Draws the screen, and gives it its height. Without `color` only bold, dim and reversed cells are used; the
+/// background and the text have the terminal's own colours.
+pub(crate) fn draw(screen: &mut BrowseScreen, color: bool, buffer: &mut Buffer) {
+    let mut canvas = Canvas { buffer, color };
+    let (width, lines) = (canvas.width(), canvas.lines());
+    screen.width = width;
+    let command = screen.command();
+    let mut foot = wrapped("", &command, "", width.max(1));
+    if foot.len() > COMMAND_LINES {
+        foot.truncate(COMMAND_LINES);
+        foot.push("...: q ends, and prints the command".to_owned());
+    }
+    // The head has four lines, and one stands above the foot.
+    screen.height = lines.saturating_sub(5 + foot.len()).max(1);
+    screen.page.scroll(screen.height);
+
+    let about = &screen.page.report.about;
+    let (quality, is_limited) = &about.quality;
+    canvas.line(0, &about.recorded, canvas.bold());
+    let (second, style) = match &about.selected {
+        Some(selected) => (format!("selected: {selected}"), canvas.bold()),
+        None if *is_limited => (format!("{}; quality (Q): {quality}", about.samples), canvas.warning()),
+        None => (about.samples.clone(), Style::new()),
+    };
+    canvas.line(1, &second, style);
+    match &screen.mode {
+        ScreenMode::Text(page) => text_page(&mut canvas, page, screen.height),
+        ScreenMode::Rows | ScreenMode::Search(_) => {
+            views(&mut canvas, screen);
+            rows(&mut canvas, &screen.page, screen.height);
+        }
+    }
+    let above_foot = lines.saturating_sub(foot.len() + 1);
+    match &screen.mode {
+        ScreenMode::Search(text) => canvas.line(above_foot, &format!("/{text}_"), canvas.bold()),
+        ScreenMode::Text(_) => canvas.line(above_foot, "Escape: back", canvas.dim()),
+        ScreenMode::Rows if !screen.message.is_empty() => canvas.line(above_foot, &screen.message, canvas.warning()),
+        ScreenMode::Rows => {
+            let hint = "?: keys  Tab: next view  Enter: open  /: search  u: back  q: end";
+            canvas.line(above_foot, hint, canvas.dim());
+        }
+    }
+    for (at, line) in foot.iter().enumerate() {
+        canvas.line(above_foot + 1 + at, line, canvas.dim());
+    }
+}
+
+fn text_page(canvas: &mut Canvas<'_>, page: &TextPage, height: usize) {
+    canvas.line(2, &page.title, canvas.bold());
+    let width = canvas.width();
+    let indent = " ".repeat(21.min(width / 4));
+    let styled = page.lines.iter().skip(page.top);
+    let lines = styled.flat_map(|(label, text, is_warning)| {
+        let lines = wrapped_text(label, text, &indent, width).into_iter();
+        lines.map(move |line| (line, *is_warning))
+    });
+    for (at, (line, is_warning)) in lines.take(height).enumerate() {
+        canvas.line(4 + at, &line, if is_warning { canvas.warning() } else { Style::new() });
+    }
+}
+
+/// Wraps a line, and leaves a line that fits as it is.
+fn wrapped_text(label: &str, text: &str, indent: &str, width: usize) -> Vec<String> {
+    match label.chars().count() + text.chars().count() <= width {
+        true => vec![format!("{label}{text}")],
+        false => wrapped(label, text, indent, width.max(20)),
+    }
+}
+
+/// The names of views, so that the chosen one is to be seen.
+fn views(canvas: &mut Canvas<'_>, screen: &BrowseScreen) {
+    let mut names: Vec<(String, bool)> = (screen.views().into_iter())
+        .map(|view| (view.word(), *view == screen.shown.view))
+        .collect();
+    if let View::Callers(function) = &screen.shown.view {
+        names.insert(
+            0,
+            (
+                format!("callers of {}", cut(&clean(function), canvas.width() / 2)),
+                true,
+            ),
+        );
+    }
+    let chosen = names.iter().position(|(_, is_chosen)| *is_chosen).unwrap_or(0);
+    let width_from = |first: usize| -> usize { names[first..=chosen].iter().map(|(name, _)| name.len() + 1).sum() };
+    let first = (0..chosen)
+        .find(|first| width_from(*first) <= canvas.width())
+        .unwrap_or(chosen);
+    let mut at = 0;
+    for (name, is_chosen) in names.iter().skip(first) {
+        if at > 0 && at + name.len() > canvas.width() {
+            break;
+        }
+        let style = if *is_chosen { canvas.chosen() } else { canvas.dim() };
+        at = canvas.put(at, 2, name, style) + 1;
+    }
+}
+
+fn rows(canvas: &mut Canvas<'_>, page: &Page, height: usize) {
+    let width = canvas.width();
+    let table_of = |line: &PageLine| match line {
+        PageLine::Head(table) | PageLine::Row(table, _) | PageLine::Detail(table, ..) => *table,
+    };
+    let several = page.report.tables.len() > 1;
+    let first = page.lines.get(page.top).map_or(0, table_of);
+    if page.lines.is_empty() || page.report.tables.iter().all(|table| table.rows.is_empty()) {
+        canvas.line(4, "nothing to show: Q says why", Style::new());
+        return;
+    }
+    head(canvas, 3, page, first);
+    // The head of the first table is above it.
+    let skipped = usize::from(matches!(page.lines.get(page.top), Some(PageLine::Head(_))));
+    let lines = page.lines.iter().enumerate().skip(page.top + skipped).take(height);
+    for (y, (at, line)) in (4..).zip(lines) {
+        let table = table_of(line);
+        let columns = Column::fitting(&page.columns[table], width.saturating_sub(SIGN));
+        let numbers = SIGN + Column::numbers(&columns);
+        match line {
+            PageLine::Head(table) if several => head(canvas, y, page, *table),
+            PageLine::Head(_) => {}
+            PageLine::Detail(table, row, detail) => {
+                let text = &page.report.tables[*table].rows[*row].details[*detail];
+                canvas.put(numbers + 2, y, text, canvas.dim());
+            }
+            PageLine::Row(table, row) => {
+                let is_chosen = at == page.cursor;
+                let sign = match page.sign(*table, *row) {
+                    _ if !page.is_tree(*table) => "",
+                    RowSign::Closed => "+",
+                    RowSign::Open => "-",
+                    RowSign::Leaf => "",
+                };
+                let plain = if is_chosen { canvas.chosen() } else { Style::new() };
+                if is_chosen {
+                    canvas.line(y, "", plain);
+                }
+                canvas.put(0, y, sign, plain);
+                let mut x = SIGN;
+                for (index, column) in columns.iter().enumerate() {
+                    let style = if index == 0 { plain.patch(canvas.bold()) } else { plain };
+                    let cell = format!("{:>1$}", column.cells[*row], column.width);
+                    canvas.put(x, y, &cell, style);
+                    x += column.width + 2;
+                }
+                let (name, place) = fitting(&page.report.tables[*table].rows[*row], width.saturating_sub(numbers));
+                let after = canvas.put(x, y, &name, plain);
+                canvas.put(after + 2, y, &place, if is_chosen { plain } else { canvas.dim() });
+            }
+        }
+    }
+}
+
+/// Heads of the columns of a table, and its title.
+fn head(canvas: &mut Canvas<'_>, y: usize, page: &Page, table: usize) {
+    let columns = Column::fitting(&page.columns[table], canvas.width().saturating_sub(SIGN));
+    let mut x = SIGN;
+    for column in &columns {
+        let cell = format!("{:>1$}", column.head, column.width);
+        canvas.put(x, y, &cell, canvas.dim());
+        x += column.width + 2;
+    }
+    canvas.put(x, y, &page.report.tables[table].title, canvas.bold());
+}
+
+/// Fits name and place by the columns that their letters take: some take two.
+fn fitting(row: &ReportRow, columns: usize) -> (String, String) {
+    let wide = |text: &str| Span::raw(text).width();
+    let mut asked = columns.max(8);
+    loop {
+        let (name, place) = fit(row, Some(asked));
+        let taken = wide(&name) + if place.is_empty() { 0 } else { 2 + wide(&place) };
+        if taken <= columns || asked <= 8 {
+            return (name, place);
+        }
+        asked = (asked - 1).min(asked.saturating_sub(taken - columns)).max(8);
+    }
+}
+
+/// The cells of the terminal.
+struct Canvas<'a> {
+    buffer: &'a mut Buffer,
+    color: bool,
+}
+
+impl Canvas<'_> {
+    fn width(&self) -> usize {
+        usize::from(self.buffer.area.width)
+    }
+
+    fn lines(&self) -> usize {
+        usize::from(self.buffer.area.height)
+    }
+
+    /// Writes a text and the rest of the line in a style.
+    fn line(&mut self, y: usize, text: &str, style: Style) {
+        let width = self.width();
+        self.put(0, y, &format!("{:width$}", cut(&clean(text), width)), style);
+    }
+
+    /// Writes a text as far as there are cells; returns the column after it.
+    fn put(&mut self, x: usize, y: usize, text: &str, style: Style) -> usize {
+        if x >= self.width() || y >= self.lines() {
+            return x;
+        }
+        // Where there are cells, their numbers fit.
+        let (after, _) = self
+            .buffer
+            .set_stringn(x as u16, y as u16, clean(text), self.width() - x, style);
+        usize::from(after)
+    }
+
+    fn bold(&self) -> Style {
+        Style::new().add_modifier(Modifier::BOLD)
+    }
+
+    fn dim(&self) -> Style {
+        Style::new().add_modifier(Modifier::DIM)
+    }
+
+    fn chosen(&self) -> Style {
+        Style::new().add_modifier(Modifier::REVERSED)
+    }
+
+    fn warning(&self) -> Style {
+        match self.color {
+            true => Style::new().fg(Color::Yellow),
+            false => Style::new(),
+        }
+    }
+}

@@ -1,0 +1,477 @@
+//! The state of the screen, and what each key does to it.
+
+use std::path::PathBuf;
+
+use profile::text::one_line;
+use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use recording::command::{own, quoted};
+
+use super::keys::{HELP, KeyAction, action};
+use super::page::{Page, RowSign};
+use super::text_page::TextPage;
+use crate::args::{SelectArgs, Sort, View};
+use crate::exit::Failure;
+use crate::input::Input;
+use crate::report::build::TableExtent;
+use crate::report::calls;
+use crate::report::request::ReportRequest;
+
+/// Rows of trees with a smaller share, in percent, are left out.
+const LEAST_PERCENT: f64 = 0.1;
+
+/// The views, in the order of Tab.
+const VIEWS: [View; 15] = [
+    View::Functions,
+    View::Tree,
+    View::BottomUp,
+    View::Lines,
+    View::Threads,
+    View::Processes,
+    View::Crates,
+    View::Categories,
+    View::Buckets,
+    View::Parallelism,
+    View::Futures,
+    View::Spans,
+    View::Markers,
+    View::Resources,
+    View::Heap,
+];
+
+/// Reads the file with the samples that are selected; true asks for the fields of markers.
+pub(crate) type ReadFile = Box<dyn Fn(&SelectArgs, bool) -> Result<Input, Failure>>;
+
+/// Source and machine code of a function, in lines of so many columns.
+pub(crate) type Annotate = Box<dyn Fn(&Input, &SelectArgs, &str, usize) -> Result<Vec<String>, Failure>>;
+
+/// What is shown: samples, and a view of them.
+#[derive(Clone, Debug)]
+pub(crate) struct ShownView {
+    pub(crate) select: SelectArgs,
+    pub(crate) view: View,
+    sort: Sort,
+}
+
+impl ShownView {
+    fn is_tree(&self) -> bool {
+        matches!(self.view, View::Tree | View::BottomUp | View::Callers(_))
+    }
+
+    fn extent(&self) -> TableExtent {
+        TableExtent {
+            rows: usize::MAX,
+            min_percent: self.is_tree().then_some(LEAST_PERCENT),
+            no_frame_of_all: false,
+            sort: self.sort,
+            of_event: self.select.event.name().is_some(),
+        }
+    }
+}
+
+/// What the keys go to.
+pub(crate) enum ScreenMode {
+    Rows,
+    /// The text that is typed so far.
+    Search(String),
+    Text(TextPage),
+}
+
+/// What follows a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AfterKey {
+    Draw,
+    Suspend,
+    Quit,
+}
+
+pub(crate) struct BrowseScreen {
+    file: PathBuf,
+    read: ReadFile,
+    annotate: Annotate,
+    input: Input,
+    has_markers: bool,
+    pub(crate) shown: ShownView,
+    pub(crate) page: Page,
+    earlier: Vec<(ShownView, Page)>,
+    pub(crate) mode: ScreenMode,
+    sought: String,
+    /// What the last key could not do.
+    pub(crate) message: String,
+    /// Lines for rows.
+    pub(crate) height: usize,
+    /// Columns of the terminal.
+    pub(crate) width: usize,
+}
+
+impl BrowseScreen {
+    pub(crate) fn new(
+        file: PathBuf,
+        select: SelectArgs,
+        read: ReadFile,
+        annotate: Annotate,
+    ) -> Result<BrowseScreen, Failure> {
+        let input = read(&select, false)?;
+        let shown = ShownView {
+            select,
+            view: View::Functions,
+            sort: Sort::Own,
+        };
+        Ok(BrowseScreen {
+            page: page(&file, &input, &shown)?,
+            file,
+            read,
+            annotate,
+            input,
+            has_markers: false,
+            shown,
+            earlier: Vec::new(),
+            mode: ScreenMode::Rows,
+            sought: String::new(),
+            message: String::new(),
+            height: 1,
+            width: 80,
+        })
+    }
+
+    /// The command that prints what is shown.
+    pub(crate) fn command(&self) -> String {
+        if let ScreenMode::Text(TextPage {
+            command: Some(command), ..
+        }) = &self.mode
+        {
+            return command.clone();
+        }
+        let mut words = vec!["report".to_owned(), self.file.display().to_string()];
+        words.extend(self.shown.select.words());
+        words.extend(["--view".to_owned(), self.shown.view.word()]);
+        match self.shown.sort {
+            Sort::Own => {}
+            Sort::Total => words.extend(["--sort", "total"].map(str::to_owned)),
+            Sort::Name => words.extend(["--sort", "name"].map(str::to_owned)),
+        }
+        if self.shown.is_tree() {
+            words.extend(["--min-percent".to_owned(), LEAST_PERCENT.to_string()]);
+        }
+        words.extend(["--limit", "0"].map(str::to_owned));
+        line(&words)
+    }
+
+    /// The views that the file has data for.
+    pub(crate) fn views(&self) -> Vec<&'static View> {
+        let data = &self.input.data;
+        let has_data = |view: &&View| match view {
+            View::Markers => data.threads.iter().any(|thread| !thread.markers.is_empty()),
+            view => calls::check_views(&self.file, data, std::slice::from_ref(view)).is_ok(),
+        };
+        VIEWS.iter().filter(has_data).collect()
+    }
+
+    pub(crate) fn press(&mut self, key: KeyEvent) -> AfterKey {
+        self.message.clear();
+        let asked = action(key);
+        match &mut self.mode {
+            ScreenMode::Search(_) => {
+                self.type_search(key);
+                return AfterKey::Draw;
+            }
+            ScreenMode::Text(page) => {
+                let asked = asked.filter(|asked| *asked != KeyAction::Suspend);
+                if asked.is_some_and(|asked| !page.scroll(asked, self.height)) {
+                    self.mode = ScreenMode::Rows;
+                }
+                return match action(key) {
+                    Some(KeyAction::Suspend) => AfterKey::Suspend,
+                    _ => AfterKey::Draw,
+                };
+            }
+            ScreenMode::Rows => {}
+        }
+        match asked {
+            Some(KeyAction::Quit) => return AfterKey::Quit,
+            Some(KeyAction::Suspend) => return AfterKey::Suspend,
+            Some(asked) => self.act(asked),
+            None => {}
+        }
+        AfterKey::Draw
+    }
+
+    fn act(&mut self, asked: KeyAction) {
+        let (cursor, height) = (self.page.cursor, self.height);
+        match asked {
+            KeyAction::Up => self.page.choose(cursor.saturating_sub(1), false),
+            KeyAction::Down => self.page.choose(cursor + 1, true),
+            KeyAction::PageUp => self.page.choose(cursor.saturating_sub(height), false),
+            KeyAction::PageDown => self.page.choose(cursor + height, true),
+            KeyAction::First => self.page.choose(0, true),
+            KeyAction::Last => self.page.choose(usize::MAX, false),
+            KeyAction::Enter => self.enter(),
+            KeyAction::Open if self.page.sign_here() == RowSign::Closed => self.page.toggle(),
+            KeyAction::Open => {}
+            KeyAction::Close if self.page.sign_here() == RowSign::Open => self.page.toggle(),
+            KeyAction::Close => self.page.go_up(),
+            KeyAction::OpenAll => self.page.set_all(false),
+            KeyAction::CloseAll => self.page.set_all(true),
+            KeyAction::NextView => self.turn(true),
+            KeyAction::PreviousView => self.turn(false),
+            KeyAction::Callers => self.callers(),
+            KeyAction::Annotate => self.annotate(),
+            KeyAction::Focus => self.select_function(|select, function| select.part.focus = vec![function]),
+            KeyAction::Hide => self.select_function(|select, function| select.part.hide.push(function)),
+            KeyAction::Threads => self.view(View::Threads),
+            KeyAction::Processes => self.view(View::Processes),
+            KeyAction::Invert => self.view(match self.shown.view {
+                View::Tree => View::BottomUp,
+                View::BottomUp => View::Tree,
+                _ => View::BottomUp,
+            }),
+            KeyAction::Waits if self.shown.select.heap.weigh.is_some() => {
+                "--weigh is of running threads: it weighs no waits".clone_into(&mut self.message);
+            }
+            KeyAction::Waits => {
+                let mut next = self.shown.clone();
+                next.select.waits = !next.select.waits;
+                self.show(next, true);
+            }
+            KeyAction::Order => {
+                let mut next = self.shown.clone();
+                next.sort = match next.sort {
+                    Sort::Own => Sort::Total,
+                    Sort::Total => Sort::Name,
+                    Sort::Name => Sort::Own,
+                };
+                self.show(next, false);
+            }
+            KeyAction::Search => self.mode = ScreenMode::Search(String::new()),
+            KeyAction::FindNext => self.find(true),
+            KeyAction::FindPrevious => self.find(false),
+            KeyAction::Undo => self.undo(),
+            KeyAction::Quality => self.mode = ScreenMode::Text(self.quality()),
+            KeyAction::Help => self.mode = ScreenMode::Text(help()),
+            KeyAction::Suspend | KeyAction::Quit => {}
+        }
+    }
+
+    /// Shows other samples or another view; `is_step`: undo takes it back. False if the file does not have it.
+    fn show(&mut self, next: ShownView, is_step: bool) -> bool {
+        let made = self.reread(&next).and_then(|()| page(&self.file, &self.input, &next));
+        match made {
+            Ok(page) => {
+                let earlier = (
+                    std::mem::replace(&mut self.shown, next),
+                    std::mem::replace(&mut self.page, page),
+                );
+                if is_step {
+                    self.earlier.push(earlier);
+                }
+                true
+            }
+            Err(failure) => {
+                self.fail(failure);
+                // The samples of the heap depend on what is selected.
+                let before = self.shown.clone();
+                self.reread(&before).unwrap_or_else(|failure| self.fail(failure));
+                false
+            }
+        }
+    }
+
+    /// Reads the file again where what was read is not what the report on `next` reads: fields of markers are read for
+    /// their view alone, and blocks of memory are measured by the selection.
+    fn reread(&mut self, next: &ShownView) -> Result<(), Failure> {
+        let needs_markers = next.view == View::Markers;
+        if needs_markers != self.has_markers || next.select.heap.measure.is_some() {
+            self.input = (self.read)(&next.select, needs_markers)?;
+            self.has_markers = needs_markers;
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.message = match failure {
+            Failure::Failed { message, .. } => one_line(&message).into_owned(),
+            other => one_line(&format!("{other:?}")).into_owned(),
+        };
+    }
+
+    fn undo(&mut self) {
+        let Some((shown, page)) = self.earlier.pop() else {
+            "nothing to take back: q ends".clone_into(&mut self.message);
+            return;
+        };
+        if let Err(failure) = self.reread(&shown) {
+            self.fail(failure);
+        }
+        (self.shown, self.page) = (shown, page);
+    }
+
+    /// Shows another view of the same samples.
+    fn view(&mut self, view: View) {
+        let next = ShownView {
+            view,
+            ..self.shown.clone()
+        };
+        self.show(next, false);
+    }
+
+    /// Shows the next or previous view that the file has.
+    fn turn(&mut self, forwards: bool) {
+        let views = self.views();
+        let here = views.iter().position(|view| **view == self.shown.view);
+        let step = if forwards { 1 } else { views.len() - 1 };
+        let mut at = here.unwrap_or(if forwards { views.len() - 1 } else { 0 });
+        for _ in 0..views.len() {
+            at = (at + step) % views.len();
+            let next = ShownView {
+                view: views[at].clone(),
+                ..self.shown.clone()
+            };
+            if self.show(next, false) {
+                self.message.clear();
+                return;
+            }
+        }
+    }
+
+    /// A field of the row at the cursor, as its JSON has it.
+    fn field(&self, name: &str) -> Option<String> {
+        let (_, value) = self.page.row()?.fields.iter().find(|(field, _)| *field == name)?;
+        value.as_str().map(str::to_owned)
+    }
+
+    fn enter(&mut self) {
+        if self.page.sign_here() != RowSign::Leaf {
+            self.page.toggle();
+            return;
+        }
+        let mut next = self.shown.clone();
+        let part = &mut next.select.part;
+        let (chosen, value) = match self.shown.view {
+            View::Threads => (&mut part.thread, self.field("tid").or_else(|| self.field("name"))),
+            View::Processes => (&mut part.process, self.field("pid")),
+            View::Categories => (&mut part.category, self.field("name")),
+            _ => return self.callers(),
+        };
+        let Some(value) = value.filter(|value| !value.is_empty()) else {
+            "this row has no name to select by".clone_into(&mut self.message);
+            return;
+        };
+        *chosen = vec![value];
+        next.view = View::Functions;
+        self.show(next, true);
+    }
+
+    fn callers(&mut self) {
+        let Some(function) = self.function() else { return };
+        let next = ShownView {
+            view: View::Callers(function),
+            ..self.shown.clone()
+        };
+        if next.view != self.shown.view {
+            self.show(next, true);
+        }
+    }
+
+    fn annotate(&mut self) {
+        let Some(function) = self.function() else { return };
+        match (self.annotate)(&self.input, &self.shown.select, &function, self.width) {
+            Ok(lines) => {
+                let mut words = vec!["annotate".to_owned(), self.file.display().to_string(), function.clone()];
+                words.extend(self.shown.select.words());
+                self.mode = ScreenMode::Text(TextPage {
+                    title: String::new(),
+                    lines: lines.into_iter().map(|line| (String::new(), line, false)).collect(),
+                    top: 0,
+                    command: Some(line(&words)),
+                });
+            }
+            Err(failure) => self.fail(failure),
+        }
+    }
+
+    /// The function of the row at the cursor. The message says where there is none.
+    fn function(&mut self) -> Option<String> {
+        let function = self.field("function").filter(|name| !name.is_empty());
+        if function.is_none() {
+            "this row is no function".clone_into(&mut self.message);
+        }
+        function
+    }
+
+    fn select_function(&mut self, change: impl Fn(&mut SelectArgs, String)) {
+        let Some(function) = self.function() else { return };
+        let mut next = self.shown.clone();
+        change(&mut next.select, function);
+        self.show(next, true);
+    }
+
+    fn find(&mut self, forwards: bool) {
+        if self.sought.is_empty() {
+            "no text to search for: / takes one".clone_into(&mut self.message);
+        } else if !self.page.find(&self.sought, forwards) {
+            self.message = format!("no row has {}", self.sought);
+        }
+    }
+
+    fn type_search(&mut self, key: KeyEvent) {
+        let ScreenMode::Search(text) = &mut self.mode else {
+            return;
+        };
+        match key.code {
+            KeyCode::Esc => self.mode = ScreenMode::Rows,
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => self.mode = ScreenMode::Rows,
+            KeyCode::Char(letter) => text.push(letter),
+            KeyCode::Backspace => drop(text.pop()),
+            KeyCode::Enter => {
+                if !text.is_empty() {
+                    self.sought = std::mem::take(text);
+                }
+                self.mode = ScreenMode::Rows;
+                self.find(true);
+            }
+            _ => {}
+        }
+    }
+
+    fn quality(&self) -> TextPage {
+        let lines = self.page.report.about.lines().into_iter();
+        TextPage {
+            title: "What was recorded, and its quality".to_owned(),
+            lines: lines
+                .map(|(label, text, style)| (label.to_owned(), one_line(text).into_owned(), is_warning(style)))
+                .collect(),
+            top: 0,
+            command: None,
+        }
+    }
+}
+
+/// A command as a shell takes it.
+fn line(words: &[String]) -> String {
+    let quoted: Vec<_> = words.iter().map(|word| quoted(word)).collect();
+    one_line(&format!("{} {}", own(), quoted.join(" "))).into_owned()
+}
+
+fn is_warning(style: Option<crate::terminal::style::Style>) -> bool {
+    matches!(style, Some(crate::terminal::style::Style::Warning))
+}
+
+fn help() -> TextPage {
+    let lines = HELP
+        .iter()
+        .map(|(keys, what)| (format!("{keys:<20} "), (*what).to_owned(), false));
+    TextPage {
+        title: "Keys".to_owned(),
+        lines: lines.collect(),
+        top: 0,
+        command: None,
+    }
+}
+
+fn page(file: &std::path::Path, input: &Input, shown: &ShownView) -> Result<Page, Failure> {
+    let request = ReportRequest {
+        file,
+        select: &shown.select,
+        views: std::slice::from_ref(&shown.view),
+    };
+    Ok(Page::new(request.answer(input, |_| shown.extent())?))
+}

@@ -1,0 +1,139 @@
+//! The terminal: draws the screen there, reads keys, and leaves the terminal as it was.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ratatui_core::terminal::Terminal;
+use ratatui_crossterm::CrosstermBackend;
+use ratatui_crossterm::crossterm::cursor::Show;
+use ratatui_crossterm::crossterm::event::{self, Event, KeyEventKind};
+use ratatui_crossterm::crossterm::execute;
+use ratatui_crossterm::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Signal, kill_current_process_group};
+use signal_hook::consts::SIGCONT;
+use signal_hook::flag;
+
+use super::draw::draw;
+use super::screen::{AfterKey, BrowseScreen};
+use crate::interrupt::Interrupt;
+use crate::terminal::style;
+
+/// Signals that come between two looks at them wait for so long.
+const ROUND: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 250_000_000,
+};
+
+/// True if stdout is a terminal that can move its cursor, and there are keys.
+pub(crate) fn is_usable() -> bool {
+    let is_dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
+    io::stdout().is_terminal() && !is_dumb && keys().is_ok()
+}
+
+/// The terminal that keys come from: stdin may be the file that is read.
+fn keys() -> io::Result<File> {
+    File::open("/dev/tty")
+}
+
+/// Shows the screen until the user ends it, a signal does, or the terminal is gone.
+///
+/// # Errors
+///
+/// The terminal cannot be read or drawn to.
+pub(crate) fn run(screen: &mut BrowseScreen) -> io::Result<()> {
+    let interrupt = Interrupt::watch().map_err(|_| io::Error::other("signals cannot be watched"))?;
+    let is_continued = Arc::new(AtomicBool::new(false));
+    flag::register(SIGCONT, is_continued.clone())?;
+    let keys = keys()?;
+    let color = style::stdout_color();
+    let before = std::panic::take_hook();
+    // Else what a panic prints is lost with the screen.
+    std::panic::set_hook(Box::new(move |panic| {
+        leave();
+        before(panic);
+    }));
+    let _raw = RawTerminal::enter()?;
+    let mut terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+    let mut is_stale = true;
+    loop {
+        if is_stale {
+            terminal.draw(|frame| draw(screen, color, frame.buffer_mut()))?;
+        }
+        is_stale = false;
+        if is_over(&keys, &interrupt, ROUND)? {
+            return Ok(());
+        }
+        // crossterm reads a terminal that is gone without end.
+        while !is_over(&keys, &interrupt, Timespec::default())? && event::poll(Duration::ZERO)? {
+            is_stale = true;
+            let Event::Key(key) = event::read()? else { continue };
+            if key.kind == KeyEventKind::Release {
+                continue;
+            }
+            match screen.press(key) {
+                AfterKey::Draw => {}
+                AfterKey::Quit => return Ok(()),
+                AfterKey::Suspend => {
+                    leave();
+                    kill_current_process_group(Signal::TSTP)?;
+                }
+            }
+        }
+        if is_continued.swap(false, Ordering::Relaxed) {
+            // The shell may have set other modes.
+            leave();
+            enter()?;
+            // Clearing the old one would ask the terminal where its cursor is, and not all answer.
+            terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+            is_stale = true;
+        }
+    }
+}
+
+/// Waits for a key, a signal or the time. True if the terminal is gone, or a signal ends sprof.
+fn is_over(keys: &File, interrupt: &Interrupt, time: Timespec) -> io::Result<bool> {
+    let mut fds = [PollFd::new(keys, PollFlags::IN)];
+    match poll(&mut fds, Some(&time)) {
+        // A new size comes as a signal.
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let is_gone = fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR);
+    Ok(is_gone || interrupt.is_seen())
+}
+
+/// The terminal in raw mode, with a screen of its own.
+struct RawTerminal;
+
+impl RawTerminal {
+    fn enter() -> io::Result<RawTerminal> {
+        let raw = RawTerminal;
+        enter()?;
+        Ok(raw)
+    }
+}
+
+impl Drop for RawTerminal {
+    fn drop(&mut self) {
+        leave();
+    }
+}
+
+fn enter() -> io::Result<()> {
+    enable_raw_mode()?;
+    execute!(io::stdout(), EnterAlternateScreen)
+}
+
+/// A terminal that is gone needs nothing.
+fn leave() {
+    let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
+    let _ = io::stdout().flush();
+    let _ = disable_raw_mode();
+}

@@ -1,0 +1,369 @@
+//! The screen without a terminal: keys go in, cells are read.
+
+use std::path::{Path, PathBuf};
+
+use clap::FromArgMatches;
+use ratatui_core::backend::TestBackend;
+use ratatui_core::buffer::Buffer;
+use ratatui_core::style::Color;
+use ratatui_core::terminal::Terminal;
+use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use serde_json::{Value, json};
+
+use super::draw::draw;
+use super::keys::HELP;
+use super::screen::{AfterKey, BrowseScreen};
+use crate::args::{self, ReportArgs, SelectArgs};
+use crate::input;
+use crate::report::build::TableExtent;
+use crate::report::json as report_json;
+use crate::report::request::ReportRequest;
+use crate::terminal::{Term, Verbosity};
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../profile/tests/golden")
+        .join(name)
+}
+
+fn read(path: &Path, select: &SelectArgs, has_markers: bool) -> input::Input {
+    let term = Term::stderr(Verbosity::Quiet);
+    let opened = match has_markers {
+        true => input::open_with_markers(path, &select.wanted(), &select.symbols, &term),
+        false => input::open(path, select.wanted(), &select.symbols, &term),
+    };
+    opened.unwrap()
+}
+
+fn screen(path: &Path) -> BrowseScreen {
+    let file = path.to_owned();
+    BrowseScreen::new(
+        path.to_owned(),
+        SelectArgs::default(),
+        Box::new(move |select, has_markers| Ok(read(&file, select, has_markers))),
+        Box::new(|_, _, function, columns| Ok(vec![format!("{function} in {columns} columns"); 90])),
+    )
+    .unwrap()
+}
+
+fn press(screen: &mut BrowseScreen, keys: &str) {
+    for letter in keys.chars() {
+        let code = match letter {
+            '\n' => KeyCode::Enter,
+            '\t' => KeyCode::Tab,
+            '\u{1b}' => KeyCode::Esc,
+            '<' => KeyCode::Left,
+            '>' => KeyCode::Right,
+            letter => KeyCode::Char(letter),
+        };
+        assert_eq!(screen.press(KeyEvent::new(code, KeyModifiers::NONE)), AfterKey::Draw);
+    }
+}
+
+fn cells(screen: &mut BrowseScreen, width: u16, height: u16) -> Buffer {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(screen, true, frame.buffer_mut())).unwrap();
+    terminal.backend().buffer().clone()
+}
+
+fn lines(screen: &mut BrowseScreen, width: u16, height: u16) -> Vec<String> {
+    let buffer = cells(screen, width, height);
+    let line = |y: u16| -> String { (0..width).map(|x| buffer[(x, y)].symbol()).collect() };
+    (0..height).map(|y| line(y).trim_end().to_owned()).collect()
+}
+
+/// The JSON of the report that the command at the foot asks for, of what was read of its file.
+fn report(screen: &BrowseScreen, input: &input::Input) -> Value {
+    let words = shlex::split(&screen.command()).unwrap();
+    let matches = args::definition().try_get_matches_from(words).unwrap();
+    let args = ReportArgs::from_arg_matches(matches.subcommand_matches("report").unwrap()).unwrap();
+    assert_eq!(args.limit, Some(0));
+    let request = ReportRequest {
+        file: &args.file,
+        select: &args.select,
+        views: &args.view,
+    };
+    let extent = TableExtent {
+        rows: usize::MAX,
+        min_percent: args.min_percent,
+        no_frame_of_all: false,
+        sort: args.sort,
+        of_event: false,
+    };
+    let report = request.answer(input, |_| extent);
+    let mut out = Vec::new();
+    report_json::write(&report.unwrap(), &mut out).unwrap();
+    serde_json::from_slice(&out).unwrap()
+}
+
+/// The shares that the JSON has for the first column of a view, as text has them.
+fn shares(report: &Value) -> Vec<String> {
+    let mut shares = Vec::new();
+    for view in report["views"].as_array().unwrap() {
+        let key = match view["id"].as_str().unwrap() {
+            "tree" | "bottom_up" | "callers" | "callees" => "total",
+            _ => "self",
+        };
+        for row in view["rows"].as_array().unwrap() {
+            let key = if row.get(key).is_some() { key } else { "total" };
+            let percent = 100.0 * row[key]["share"].as_f64().unwrap();
+            shares.push(match percent {
+                0.0 => "-".to_owned(),
+                percent if percent < 0.05 => "< 0.1 %".to_owned(),
+                percent => format!("{percent:.1} %"),
+            });
+        }
+    }
+    shares
+}
+
+/// The first column of the drawn rows.
+fn drawn(screen: &mut BrowseScreen) -> Vec<String> {
+    if screen.page.report.tables.iter().all(|table| table.rows.is_empty()) {
+        return Vec::new();
+    }
+    let several = screen.page.report.tables.len() > 1;
+    let height = screen.page.lines.len() + 20;
+    let lines = lines(screen, 200, u16::try_from(height).unwrap());
+    let rows = lines.iter().skip(4).take_while(|line| !line.starts_with("?: keys"));
+    let first = |line: &String| {
+        let cell = line.get(2..).unwrap_or_default().trim_start().to_owned();
+        cell.split("  ").next().unwrap_or_default().to_owned()
+    };
+    let is_row = |cell: &String| cell == "-" || cell.ends_with(" %");
+    let found = rows
+        .map(first)
+        .filter(|cell| is_row(cell) || (!several && !cell.is_empty()));
+    found.collect()
+}
+
+#[test]
+fn every_view_has_the_figures_of_the_command_at_its_foot() {
+    let mut compared = 0;
+    for name in [
+        "example.folded",
+        "example.callgrind",
+        "firefox-153.json.gz",
+        "samply-0.13.1.json.gz",
+    ] {
+        let mut screen = screen(&golden(name));
+        let inputs = [false, true].map(|has_markers| read(&golden(name), &SelectArgs::default(), has_markers));
+        let input = |screen: &BrowseScreen| &inputs[usize::from(screen.shown.view == args::View::Markers)];
+        let views = screen.views().len();
+        for _ in 0..views {
+            press(&mut screen, "E");
+            let report = report(&screen, input(&screen));
+            let has_shares = screen.page.report.tables.iter().all(|table| table.headings.is_empty());
+            if has_shares {
+                let (shares, drawn) = (shares(&report), drawn(&mut screen));
+                assert_eq!(drawn, shares, "{name}: {}", screen.command());
+                compared += shares.len();
+            }
+            press(&mut screen, "\t");
+        }
+        // Callers and callees of the first function, if the file has calls.
+        press(&mut screen, "\nE");
+        if screen.command().contains("callers=") {
+            assert_eq!(
+                drawn(&mut screen),
+                shares(&report(&screen, input(&screen))),
+                "{name}: {}",
+                screen.command()
+            );
+        }
+    }
+    assert!(compared > 500, "{compared}");
+}
+
+#[test]
+fn keys_select_and_are_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a b.folded");
+    std::fs::write(&file, "main;parse;read 60\nmain;parse 25\nmain;write 10\nidle 5\n").unwrap();
+    let mut screen = screen(&file);
+    let shown = lines(&mut screen, 60, 14);
+    assert_eq!(
+        shown[2..8],
+        [
+            "functions tree bottom-up lines threads processes crates",
+            "    self  samples   total  Functions",
+            "  60.0 %       60  60.0 %  read",
+            "  25.0 %       25  85.0 %  parse",
+            "  10.0 %       10  10.0 %  write",
+            "   5.0 %        5   5.0 %  idle",
+        ]
+    );
+    assert!(
+        screen.command().ends_with("/a b.folded' --view functions --limit 0"),
+        "{}",
+        screen.command()
+    );
+
+    // Callers of the second function; back.
+    press(&mut screen, "j\n");
+    assert!(
+        screen
+            .command()
+            .contains(" --view 'callers=parse' --min-percent 0.1 --limit 0")
+    );
+    let shown = lines(&mut screen, 60, 16);
+    assert!(
+        shown.iter().any(|line| line == "  25.0 %       25  85.0 %  parse"),
+        "{shown:#?}"
+    );
+    assert!(
+        shown
+            .iter()
+            .any(|line| line.ends_with("main") && line.starts_with("  85.0 %")),
+        "{shown:#?}"
+    );
+    press(&mut screen, "u");
+    assert_eq!(screen.page.cursor, 1);
+
+    // Without its samples a function's cost is its callers'.
+    press(&mut screen, "h");
+    assert!(screen.command().contains("--hide parse --view functions"));
+    assert_eq!(drawn(&mut screen), ["60.0 %", "25.0 %", "10.0 %", "5.0 %"]);
+    press(&mut screen, "gf");
+    assert!(
+        screen.command().contains("--focus read --hide parse"),
+        "{}",
+        screen.command()
+    );
+    assert_eq!(drawn(&mut screen), ["100.0 %", "-"]);
+    press(&mut screen, "\u{1b}\u{1b}");
+    assert!(!screen.command().contains("--hide"));
+    press(&mut screen, "u");
+    assert_eq!(screen.message, "nothing to take back: q ends");
+
+    // A row that is in a closed one is found.
+    press(&mut screen, "\tC");
+    assert_eq!(drawn(&mut screen).len(), 2);
+    press(&mut screen, "/rea\n");
+    assert_eq!(screen.page.row().unwrap().name, "read");
+    press(&mut screen, "<");
+    assert_eq!(screen.page.row().unwrap().name, "parse");
+    press(&mut screen, "<");
+    assert_eq!(drawn(&mut screen), ["95.0 %", "85.0 %", "10.0 %", "5.0 %"]);
+    press(&mut screen, "/none\n");
+    assert_eq!(screen.message, "no row has none");
+
+    press(&mut screen, "i");
+    assert_eq!(drawn(&mut screen)[0], "60.0 %");
+    // Folded stacks have no threads.
+    press(&mut screen, "t\n");
+    assert_eq!(screen.message, "this row has no name to select by");
+    press(&mut screen, "w");
+    assert!(screen.command().contains("--waits"));
+    press(&mut screen, "us");
+    assert!(
+        screen.command().contains("--view threads --sort total"),
+        "{}",
+        screen.command()
+    );
+
+    press(&mut screen, "?");
+    assert!(
+        lines(&mut screen, 80, 40)
+            .iter()
+            .any(|line| line.starts_with("Ctrl-Z "))
+    );
+    press(&mut screen, "\u{1b}Q");
+    assert!(
+        lines(&mut screen, 80, 24)
+            .iter()
+            .any(|line| line.starts_with("quality: "))
+    );
+    press(&mut screen, "\u{1b}");
+    let control = |letter| KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL);
+    assert_eq!(screen.press(control('z')), AfterKey::Suspend);
+    assert_eq!(screen.press(control('c')), AfterKey::Quit);
+}
+
+#[test]
+fn a_thread_and_a_process_are_shown_alone() {
+    let mut screen = screen(&golden("samply-0.13.1.json.gz"));
+    press(&mut screen, "t\n");
+    assert!(
+        screen.command().contains("--thread 2176.1 --view functions"),
+        "{}",
+        screen.command()
+    );
+    let input = read(&golden("samply-0.13.1.json.gz"), &SelectArgs::default(), false);
+    let report = report(&screen, &input);
+    assert_eq!(drawn(&mut screen), shares(&report));
+    assert_eq!(report["selection"]["conditions"][0], "threads 2176.1");
+    press(&mut screen, "up\n");
+    assert!(
+        screen.command().contains("--process 2176.1 --view functions"),
+        "{}",
+        screen.command()
+    );
+}
+
+#[test]
+fn a_function_is_annotated_in_the_width_of_the_screen() {
+    let mut screen = screen(&golden("example.folded"));
+    lines(&mut screen, 100, 24);
+    press(&mut screen, "a");
+    let shown = lines(&mut screen, 100, 24);
+    assert!(shown[4].ends_with(" in 100 columns"), "{shown:#?}");
+    assert!(screen.command().contains("annotate "), "{}", screen.command());
+    press(&mut screen, "G");
+    assert!(lines(&mut screen, 100, 24)[20].ends_with(" in 100 columns"));
+    press(&mut screen, "\u{1b}");
+    assert!(screen.command().contains(" report "));
+}
+
+#[test]
+fn names_of_all_letters_fit_terminals_of_all_sizes() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("\u{1b}[2J.json");
+    let hostile = "a\u{1b}[2J\u{9b}2J\u{7}\u{202e}\rb";
+    let (wide, long) = ("函数".repeat(40), "x".repeat(300));
+    let profile = json!({
+        "meta": {"preprocessedProfileVersion": 60, "product": hostile, "arguments": hostile, "startTime": 0,
+                 "interval": 1,
+                 "symbolicated": true, "categories": [{"name": hostile, "color": "grey", "subcategories": ["Other"]}]},
+        "libs": [],
+        "shared": {
+            "stringArray": ["main", hostile, wide, long],
+            "stackTable": {"frame": [0, 1, 2, 3], "prefix": [null, 0, 1, 0], "length": 4},
+            "frameTable": {"func": [0, 1, 2, 3], "line": [1, 2, null, 4], "category": [0, 0, 0, 0],
+                           "subcategory": [0, 0, 0, 0], "address": [-1, -1, -1, -1], "inlineDepth": [0, 0, 0, 0],
+                           "length": 4},
+            "funcTable": {"name": [0, 1, 2, 3], "resource": [-1, -1, -1, -1], "source": [null, null, null, null],
+                          "length": 4},
+            "resourceTable": {"length": 0},
+            "sources": {"filename": [], "length": 0},
+        },
+        "threads": [{"name": hostile, "processName": hostile, "pid": hostile, "tid": hostile, "markers": {"length": 0},
+                     "samples": {"length": 6, "stack": [1, 2, 2, 2, 3, 3], "time": [0, 1, 2, 3, 4, 5]}}],
+    });
+    std::fs::write(&file, profile.to_string()).unwrap();
+    let mut screen = screen(&file);
+    let shown = lines(&mut screen, 120, 24);
+    assert!(
+        shown[4].starts_with("  50.0 %") && shown[4].contains("函 数 函"),
+        "{shown:#?}"
+    );
+    for keys in ["", "\t", "E", "i", "g\n", "?", "\u{1b}/函", "\n", "Q", "\u{1b}f"] {
+        press(&mut screen, keys);
+        for (width, height) in [(80, 24), (300, 100), (120, 40), (20, 8), (3, 2), (1, 1), (0, 0)] {
+            let cells = cells(&mut screen, width, height);
+            for cell in cells.content() {
+                assert!(!cell.symbol().contains(char::is_control), "{:?}", cell.symbol());
+                // The terminal's own colours, but for warnings.
+                assert!(cell.bg == Color::Reset && [Color::Reset, Color::Yellow].contains(&cell.fg));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_key_is_documented() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/browse.md")).unwrap();
+    for (keys, what) in HELP {
+        assert!(page.contains(&format!("| {keys} | {what} |")), "{keys}");
+    }
+}

@@ -1,0 +1,44 @@
+//! `sprof browse`: a profile on the screen of the terminal.
+
+use recording::command::on_file;
+
+use super::annotate;
+use crate::args::{AnnotateArgs, BrowseArgs, SelectArgs};
+use crate::browse::screen::BrowseScreen;
+use crate::browse::terminal;
+use crate::exit::{Failure, Outcome};
+use crate::input::{self, Input};
+use crate::output::screen;
+use crate::terminal::{Term, Verbosity};
+
+pub(crate) fn run(args: BrowseArgs) -> Outcome {
+    let BrowseArgs { file, select } = args;
+    if !terminal::is_usable() {
+        return Err(Failure::failed(format_args!(
+            "browse needs a terminal, and there is none, or TERM is dumb; print the profile: {}",
+            on_file("report", &file)
+        )));
+    }
+    let term = Term::stderr(select.messages.verbosity());
+    let first = std::cell::Cell::new(true);
+    let path = file.clone();
+    let read = move |select: &SelectArgs, has_markers: bool| {
+        // Later the screen is there.
+        let term = match first.replace(false) {
+            true => term.clone(),
+            false => Term::stderr(Verbosity::Quiet),
+        };
+        match has_markers {
+            true => input::open_with_markers(&path, &select.wanted(), &select.symbols, &term),
+            false => input::open(&path, select.wanted(), &select.symbols, &term),
+        }
+    };
+    let path = file.clone();
+    let annotate = move |input: &Input, select: &SelectArgs, function: &str, columns: usize| {
+        let args = AnnotateArgs::of_function(path.clone(), function.to_owned(), select.clone());
+        annotate::lines(&args, input, columns)
+    };
+    let mut shown = BrowseScreen::new(file, select, Box::new(read), Box::new(annotate))?;
+    terminal::run(&mut shown).map_err(|error| Failure::failed(format_args!("the terminal cannot be used: {error}")))?;
+    screen::print("the command", |out| writeln!(out, "{}", shown.command()))
+}
