@@ -31,6 +31,9 @@ const ROUND: Timespec = Timespec {
     tv_nsec: 250_000_000,
 };
 
+/// Time between two looks for keys where the terminal cannot be waited for.
+const WITHOUT_POLL: Duration = Duration::from_millis(30);
+
 /// True if stdout is a terminal that can move its cursor, and there are keys.
 pub(crate) fn is_usable() -> bool {
     let is_dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
@@ -104,6 +107,10 @@ fn is_over(keys: &File, interrupt: &Interrupt, time: Timespec) -> io::Result<boo
         // A new size comes as a signal.
         Ok(_) | Err(Errno::INTR) => {}
         Err(error) => return Err(error.into()),
+    }
+    // poll(2) of macOS "does not support devices", and returns at once.
+    if fds[0].revents().contains(PollFlags::NVAL) && time != Timespec::default() {
+        std::thread::sleep(WITHOUT_POLL);
     }
     let is_gone = fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR);
     Ok(is_gone || interrupt.is_seen())
