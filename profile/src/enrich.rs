@@ -291,7 +291,8 @@ impl Rebuilt {
                     MarkerKind::Lost { .. }
                     | MarkerKind::Throttled
                     | MarkerKind::Malformed { .. }
-                    | MarkerKind::NoSamples { .. } => {}
+                    | MarkerKind::NoSamples { .. }
+                    | MarkerKind::Paused => {}
                 }
             }
         }

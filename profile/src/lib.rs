@@ -44,6 +44,6 @@ pub mod view;
 pub use data::{RecordingFacts, RecordingLimit, RunExtent};
 pub use recorded::no_samples::NoSamples;
 pub use recorded::waits::{WaitSum, WaitTotals};
-pub use recorded::{BuildCounts, LibAddresses, Profile};
+pub use recorded::{BuildCounts, LibAddresses, Profile, SampledTime};
 pub use to_data::for_page;
 pub use tracks::{Track, Tracks};

@@ -96,6 +96,9 @@ pub enum RecordingEvent {
         /// See [`Quality::by_framehop`](crate::quality::Quality::by_framehop).
         by_framehop: u64,
     },
+    /// From here on the recording samples, or does not: a program resumed or paused it. Without such an event it
+    /// samples from its start to its end. Comes before what happened later.
+    Sampling(bool),
     /// A record that could not be understood. What was wrong, in a few fixed words.
     Malformed(&'static str),
     /// A figure of the machine, as [`ProcessEvent::Counter`].

@@ -65,6 +65,10 @@ pub struct RecordOptions {
     /// Also record what processes wait for, read and write, and the figures of the machine
     /// ([`counter`](crate::counter)). Memory and CPU time of processes are always recorded.
     pub resources: bool,
+    /// Begin without samples, until a program resumes the recording ([`RecordingEvent::Sampling`]).
+    ///
+    /// [`RecordingEvent::Sampling`]: crate::event::RecordingEvent::Sampling
+    pub paused: bool,
     /// Ends the recording after this time.
     pub duration: Option<Duration>,
     /// When the recording ends before the program does: leave the program running.

@@ -15,6 +15,8 @@
  *     SPROF_END(&task, sprof_bool("ok", 1));
  *     sprof_span step = SPROF_BEGIN("step");          // it ends on this thread
  *     SPROF_END(&step);
+ *     sprof_resume();                                 // `sprof record --paused` samples from here
+ *     sprof_pause();                                  // to here, on all threads
  *
  * Names and keys are texts that stay, such as literals; names and texts of fields are cut after 255 and 96 bytes. At
  * most 8 fields. A number of sprof_unique() in `sprof_flow` of several spans connects them; `sprof_flow_end` is for the
@@ -53,10 +55,11 @@ extern "C" {
 /* What of the format is used here: see src/format.rs. */
 enum {
     SPROF_STATE_, SPROF_VERSION_, SPROF_PID_, SPROF_SLOTS_, SPROF_SLOTS_TAKEN_, SPROF_TEXTS_TAKEN_, SPROF_LOST_,
-    SPROF_READER_SEEN_ = 9, SPROF_SOCKET_ = 16, SPROF_SOCKET_BYTES_ = 64,
+    SPROF_READER_SEEN_ = 9, SPROF_SWITCHES_ = 10, SPROF_SWITCH_LOCK_ = 11, SPROF_SOCKET_ = 16, SPROF_SOCKET_BYTES_ = 64,
     SPROF_OFF_ = 0, SPROF_UNSET_ = 1, SPROF_COUNTER_ = 2, SPROF_MONOTONIC_ = 3,
     SPROF_SLOTS_AT_ = 4096, SPROF_SLOT_WORDS_ = 16, SPROF_MOST_SLOTS_ = 1024,
     SPROF_SLOT_STATE_ = 0, SPROF_SLOT_HEAD_ = 1, SPROF_SLOT_TID_ = 2, SPROF_SLOT_LOST_ = 3, SPROF_SLOT_TAIL_ = 8,
+    SPROF_SWITCHES_AT_ = 192 << 10, SPROF_MOST_SWITCHES_ = 8 << 10,
     SPROF_TEXTS_AT_ = 256 << 10, SPROF_RINGS_AT_ = 1 << 20, SPROF_CODE_BYTES_ = 64 << 10,
     SPROF_TEXT_BYTES_ = SPROF_RINGS_AT_ - SPROF_TEXTS_AT_ - SPROF_CODE_BYTES_,
     SPROF_RING_WORDS_ = 512 << 10, SPROF_MOST_WORDS_ = 109, SPROF_MOST_FIELDS_ = 8,
@@ -350,6 +353,32 @@ SPROF_COLD_ int sprof_claim_(struct sprof_writer_ *writer, struct sprof_own_ *ow
     return 1;
 }
 
+SPROF_COLD_ void sprof_switch_(uint64_t samples) {
+    struct sprof_own_ *own = sprof_get_own_();
+    int tries = 0, is_ready = 0;
+    /* In a fork, it is the parent's. */
+    if (own && __atomic_load_n(&own->progress, __ATOMIC_ACQUIRE) != 2) sprof_writer_.slot = NULL;
+    /* Another thread may be making the memory. */
+    while (own && !is_ready && tries++ < 1000) {
+        if (SPROF_LOAD_(sprof_state_) == &sprof_given_up_) return;
+        is_ready = __atomic_load_n(&own->progress, __ATOMIC_ACQUIRE) == 2 || sprof_set_up_();
+        if (!is_ready) syscall(SYS_sched_yield);
+    }
+    /* A thread that comes while another one switches leaves its switch out. */
+    if (!is_ready || __atomic_exchange_n(&own->head[SPROF_SWITCH_LOCK_], 1u, __ATOMIC_ACQUIRE)) return;
+    uint64_t *head = own->head, *words = head + SPROF_SWITCHES_AT_ / 8, count = SPROF_LOAD_(head[SPROF_SWITCHES_]);
+    if (!count || (SPROF_LOAD_(words[(count - 1) % SPROF_MOST_SWITCHES_]) & 1) != samples) {
+        SPROF_STORE_(words[count % SPROF_MOST_SWITCHES_], sprof_monotonic_() << 1 | samples);
+        __atomic_store_n(&head[SPROF_SWITCHES_], count + 1, __ATOMIC_RELEASE);
+    }
+    __atomic_store_n(&head[SPROF_SWITCH_LOCK_], 0u, __ATOMIC_RELEASE);
+}
+
+/* From here on the recording of this process samples, on all threads and in all its processes, or does not. Nothing is
+ * waited for. The last call counts. */
+static inline void sprof_resume(void) { sprof_switch_(1); }
+static inline void sprof_pause(void) { sprof_switch_(0); }
+
 static inline uint64_t sprof_head_word_(uint64_t position, uint32_t site, uint64_t kind, size_t words) {
     return ~position << 32 | (uint64_t)site << 12 | kind << 8 | words;
 }
@@ -571,6 +600,8 @@ typedef struct {
 static const sprof_span sprof_none_ = {0};
 
 #define sprof_unique() 0
+#define sprof_resume() (void)0
+#define sprof_pause() (void)0
 #define SPROF_SPAN(name, ...) (void)0
 #define SPROF_BEGIN(name) sprof_none_
 #define SPROF_BEGIN_ASYNC(name) sprof_none_

@@ -18,6 +18,10 @@
 //! **Threads.** A thread has its slot from its first record ([`SLOT_USED`]) to its end ([`SLOT_ENDED`]); sprof frees
 //! the slot when it has read the ring.
 //!
+//! **Pause and resume.** A program that pauses the recording, or resumes it, writes the time and which of both to
+//! [`SWITCHES_AT`], and counts it in [`SWITCHES`]. The last of a recording's programs counts. Such words are written
+//! whether something is recorded or not, so that a recording that begins in a chosen section samples it.
+//!
 //! **Off again.** sprof sets [`STATE`] to [`OFF`] when a recording ends. If sprof was killed, the first thread whose
 //! ring is full does so, once [`READER_SEEN`] is older than [`READER_LOST_NS`].
 //!
@@ -51,6 +55,11 @@ pub const LOST: usize = 6;
 pub const READER: usize = 8;
 /// Control word: when sprof has read last, ns of CLOCK_MONOTONIC.
 pub const READER_SEEN: usize = 9;
+/// Control word: how often the program has paused or resumed the recording.
+pub const SWITCHES: usize = 10;
+/// Control word: not 0 while a thread writes a switch. Another one that comes meanwhile leaves its switch out: nobody
+/// can say which was first, and the last one counts.
+pub const SWITCH_LOCK: usize = 11;
 /// Control words: the name of the socket, its length in bytes first; for forks.
 pub const SOCKET: usize = 16;
 
@@ -85,6 +94,11 @@ pub const SLOT_TAIL: usize = 8;
 pub const SLOT_USED: u64 = 1;
 /// The thread has ended.
 pub const SLOT_ENDED: u64 = 2;
+
+/// Offset of the switches, bytes: number `n` has the word `n % MOST_SWITCHES`. See [`switch_word`].
+pub const SWITCHES_AT: usize = 192 << 10;
+/// How many switches have room until sprof reads them.
+pub const MOST_SWITCHES: usize = 8 << 10;
 
 /// Offset of the texts, bytes. A [`SiteText`] begins at each multiple of 8 that a record names.
 pub const TEXTS_AT: usize = 256 << 10;
@@ -133,6 +147,12 @@ pub const TEXT: u64 = 7;
 #[inline]
 pub const fn head_word(position: u64, site: u32, kind: u64, words: usize) -> u64 {
     (!position << 32) | ((site as u64) << 12) | (kind << 8) | words as u64
+}
+
+/// A switch at this time, ns of CLOCK_MONOTONIC: from here on the recording samples, or does not.
+#[inline]
+pub const fn switch_word(time_ns: u64, samples: bool) -> u64 {
+    time_ns << 1 | samples as u64
 }
 
 /// A record.

@@ -23,4 +23,7 @@ pub(crate) fn record<const T: usize>(site: &'static Site, _: u64, _: [u64; T], _
 }
 
 #[cfg(all(feature = "std", unix))]
+pub(crate) fn switch(_: bool) {}
+
+#[cfg(all(feature = "std", unix))]
 pub(crate) fn wait_for_reader(_: u32) {}

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use sprof_spans::format::*;
-use sprof_spans::{async_span, frame, instant, plot, span, Flow};
+use sprof_spans::{async_span, frame, instant, plot, span, Flow, Recording};
 
 /// Tests change the one memory of this process.
 static TURN: Mutex<()> = Mutex::new(());
@@ -161,6 +161,38 @@ fn sprof_spans_now() -> u64 {
     let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
     let seconds: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
     (seconds * 1e9) as u64
+}
+
+#[test]
+fn pauses_and_resumptions_are_written_with_their_times_whether_anything_is_recorded_or_not() {
+    let memory = Memory::open();
+    memory.set(8 * STATE, OFF);
+    let before = memory.control(SWITCHES);
+    Recording::pause();
+    let paused = memory.control(SWITCHES);
+    for _ in 0..2 {
+        Recording::resume();
+    }
+    assert_eq!(memory.control(SWITCHES), paused + 1);
+    let all: Vec<_> = (0..4)
+        .map(|_| {
+            thread::spawn(|| {
+                (0..1000).for_each(|_| {
+                    Recording::pause();
+                    Recording::resume()
+                })
+            })
+        })
+        .collect();
+    all.into_iter().for_each(|thread| thread.join().unwrap());
+    // Whatever came first, no two in a row are the same, and no time is before the last.
+    let count = memory.control(SWITCHES);
+    let word = |number: u64| memory.word(SWITCHES_AT + 8 * (number as usize % MOST_SWITCHES));
+    assert!(count > paused + 1 && count - before <= MOST_SWITCHES as u64, "{count}");
+    for number in before.max(1)..count {
+        assert!(word(number) & 1 != word(number - 1) & 1 && word(number) >> 1 >= word(number - 1) >> 1);
+    }
+    assert_eq!(memory.control(SWITCH_LOCK), 0);
 }
 
 #[test]

@@ -117,6 +117,7 @@ impl Encoder {
                 by_code,
                 by_framehop,
             } => sprof_records::put_unwound(out, &[time, completed_live, by_frame_pointer, by_code, by_framehop]),
+            RecordingEvent::Sampling(on) => sprof_records::put_sampling(out, time, on),
             RecordingEvent::Malformed(_) => sprof_records::put_malformed(out, time),
             RecordingEvent::Counter(counter, device, value) => {
                 sprof_records::put_machine_counter(out, time, counter, device, value);

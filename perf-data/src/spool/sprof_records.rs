@@ -23,6 +23,7 @@ const UNREAD: u64 = 0x5350_524f_4600_0007;
 const SPAN: u64 = 0x5350_524f_4600_0008;
 const LOST_SPANS: u64 = 0x5350_524f_4600_0009;
 const PLOT: u64 = 0x5350_524f_4600_000a;
+const SAMPLING: u64 = 0x5350_524f_4600_000b;
 
 /// By number, which stands in the high byte of a PERF_RECORD_LOST's `misc`: the kernel writes 0 there.
 const CAUSES: [LostCause; 6] = [
@@ -69,6 +70,7 @@ impl<'a> SprofRecord<'a> {
                 Event::recording(time, what)
             }
             MALFORMED => Event::recording(time, RecordingEvent::Malformed("record dropped while recording")),
+            SAMPLING => Event::recording(time, RecordingEvent::Sampling(body.u64()? != 0)),
             FREED => {
                 let thread = thread(body.u64()?);
                 Event::thread(time, thread, ThreadEvent::Freed { address: body.u64()? })
@@ -135,6 +137,10 @@ pub(super) fn put_unread(out: &mut Vec<u8>, time: u64, counter: Counter, cause: 
 /// The time, and the counts in the order of [`RecordingEvent::Unwound`].
 pub(super) fn put_unwound(out: &mut Vec<u8>, words: &[u64; 5]) {
     put(out, UNWOUND, words);
+}
+
+pub(super) fn put_sampling(out: &mut Vec<u8>, time: u64, on: bool) {
+    put(out, SAMPLING, &[time, u64::from(on)]);
 }
 
 pub(super) fn put_malformed(out: &mut Vec<u8>, time: u64) {

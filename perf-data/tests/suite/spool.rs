@@ -223,6 +223,8 @@ fn events_come_back_as_they_went() {
             RecordingEvent::Malformed("record dropped while recording"),
         ),
         Event::recording(Timestamp(2006), unwound),
+        Event::recording(Timestamp(2006), RecordingEvent::Sampling(false)),
+        Event::recording(Timestamp(2006), RecordingEvent::Sampling(true)),
         Event::process(
             Timestamp(2006),
             pid,

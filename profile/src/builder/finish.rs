@@ -36,7 +36,7 @@ impl Builder {
     pub fn finish_with_jit(
         mut self,
         mut info: RecordingInfo,
-        quality: Quality,
+        mut quality: Quality,
         histories: impl FnMut(PidLifetime, &[u64]) -> Vec<Vec<CodeSince>>,
     ) -> Profile {
         self.build_waiting();
@@ -45,6 +45,16 @@ impl Builder {
         self.end_waits(end, info.unit);
         self.place_jit(histories);
         let spans = self.place_spans(end);
+        self.counts.sampled = self.sampled.sum(end);
+        let sampled = self.sampled.finish(end).map(|(facts, pauses)| {
+            let room = MARKERS_PER_THREAD.saturating_sub(self.recording_markers.len());
+            self.counts.markers_left_out += pauses.len().saturating_sub(room) as u64;
+            self.recording_markers.extend(pauses.into_iter().take(room));
+            // What the kernel counted is of pauses, too.
+            (quality.cpu_time_ns, quality.cpu_account.accounted_ns) = (None, None);
+            info.events.iter_mut().for_each(|event| event.counts = None);
+            facts
+        });
         // A program that took another one's place is in the same process and thread.
         let others = self.processes.cpus.len() + self.processes.further_programs;
         self.counts.processes = (self.processes.processes.len() - others) as u64;
@@ -188,6 +198,7 @@ impl Builder {
             commit: None,
             stack_bytes: None,
             waits: self.waits,
+            sampled,
             running: self.running.finish(end).filter(|_| !self.options.main_thread_only),
             strings: self.strings,
             tables,

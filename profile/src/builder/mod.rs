@@ -13,6 +13,7 @@ mod per_cpu;
 mod processes;
 mod queue;
 mod running;
+mod sampling;
 mod spans;
 
 pub use events::{POINTS_IN_ALL, POINTS_PER_THREAD};
@@ -46,6 +47,7 @@ use offcpu::{EndedWait, WaitReasons, WaitTables};
 use processes::{LiveThread, Processes};
 use queue::{EventQueue, OwnedEvent, QueueBlock, QueuedEvent, QueuedSample};
 use running::RunningCount;
+use sampling::SampledParts;
 use spans::Spans;
 
 /// A thread keeps at most this many markers; the rest is counted. Loss and throttling may be reported at any rate, and
@@ -94,6 +96,7 @@ pub struct Builder {
     /// `None` before the first switch.
     waits: Option<WaitTotals>,
     running: RunningCount,
+    sampled: SampledParts,
     spans: Spans,
     /// Markers of the whole recording. At the end they are put on the first thread.
     recording_markers: Vec<RecordedMarker>,
@@ -349,6 +352,7 @@ impl Builder {
             resolver: &mut self.resolver,
             stacks: &mut self.stacks,
             strings: &mut self.strings,
+            sampled: &self.sampled,
             totals: self.waits.get_or_insert_default(),
             out_of_order: &mut self.counts.samples_out_of_order,
         };
@@ -365,6 +369,7 @@ impl Builder {
             resolver: &mut self.resolver,
             stacks: &mut self.stacks,
             strings: &mut self.strings,
+            sampled: &self.sampled,
             totals,
             out_of_order: &mut self.counts.samples_out_of_order,
         };
@@ -379,7 +384,8 @@ impl Builder {
                 let accounted_ns = thread.samples.period_sum().saturating_add(thread.samples.off_cpu_ns());
                 let totals = &mut *tables.totals;
                 totals.accounted_ns = totals.accounted_ns.saturating_add(accounted_ns);
-                totals.recorded_ns += thread.waits.recorded_ns(thread.start, until);
+                let since = thread.waits.recorded_since(thread.start);
+                totals.recorded_ns += self.sampled.ns_within(since, until);
             }
             tables.totals.still_waiting += u64::from(waiting && thread.end.is_none());
         }
@@ -417,6 +423,7 @@ impl Builder {
             RecordingEvent::Lost { count, role, cause } => self.mark_lost(at, count, lost_label(role, cause)),
             // The builder gets the sum at the end, in the quality.
             RecordingEvent::Unwound { .. } => {}
+            RecordingEvent::Sampling(on) => self.sampled.switch(at, on),
             RecordingEvent::Throttled => self.mark_recording(at, MarkerKind::Throttled),
             RecordingEvent::Malformed(what) => self.mark_recording(at, MarkerKind::Malformed { what }),
             RecordingEvent::Counter(counter, device, value) => {
@@ -505,7 +512,7 @@ impl Builder {
                 self.with_waits(thread, times[0], |live, _| live.waits.found(times, state.waits_for));
             }
             ThreadEvent::SwitchOut { preempted } => self.with_waits(thread, at, |live, tables| {
-                live.waits.switch_out(at, preempted, tables.totals);
+                live.waits.switch_out(at, preempted, tables);
             }),
             ThreadEvent::SwitchIn => self.with_waits(thread, at, |live, tables| {
                 live.waits.switch_in(at, &mut live.samples, tables);

@@ -17,6 +17,7 @@ use recording::stack::{Frame, StackMark};
 use recording::wait::{WaitGuess, WaitReason};
 
 use super::frames::FrameResolver;
+use super::sampling::SampledParts;
 use crate::recorded::samples::{PackedSamples, RecordedSample};
 use crate::recorded::stacks::{StackId, StackTree};
 use crate::recorded::strings::StringTable;
@@ -79,6 +80,7 @@ pub(super) struct WaitTables<'a> {
     pub(super) resolver: &'a mut FrameResolver,
     pub(super) stacks: &'a mut StackTree,
     pub(super) strings: &'a mut StringTable,
+    pub(super) sampled: &'a SampledParts,
     pub(super) totals: &'a mut WaitTotals,
     pub(super) out_of_order: &'a mut u64,
 }
@@ -137,22 +139,21 @@ impl CpuTime {
         self.is_unknown |= self.counted_to.replace(at).is_some();
     }
 
-    fn end(&mut self, at: i64) {
-        self.go_on(at);
+    fn end(&mut self, at: i64, sampled: &SampledParts) {
+        self.go_on(at, sampled);
         self.counted_to = None;
     }
 
     /// Notes that the thread is on a CPU at this time.
-    fn go_on(&mut self, at: i64) {
+    fn go_on(&mut self, at: i64, sampled: &SampledParts) {
         match self.counted_to.replace(at) {
-            Some(since) => self.add(since, at),
+            Some(since) => self.add(since, at, sampled),
             None => self.is_unknown = true,
         }
     }
 
-    fn add(&mut self, since: i64, until: i64) {
-        let ns = until.saturating_sub(since).max(0).unsigned_abs();
-        self.ns = self.ns.saturating_add(ns);
+    fn add(&mut self, since: i64, until: i64, sampled: &SampledParts) {
+        self.ns = self.ns.saturating_add(sampled.ns_within(since, until));
     }
 
     fn lose(&mut self) {
@@ -269,10 +270,9 @@ impl ThreadWaits {
         }
     }
 
-    /// Recorded part of the life of a thread from `start` to `end`.
-    pub(super) fn recorded_ns(&self, start: i64, end: i64) -> u64 {
-        let since = self.found_at.unwrap_or(start.max(0));
-        end.saturating_sub(since).max(0).unsigned_abs()
+    /// From when on a thread that began at `start` was recorded.
+    pub(super) fn recorded_since(&self, start: i64) -> i64 {
+        self.found_at.unwrap_or(start.max(0))
     }
 
     /// State that the thread takes into its next program. Ended waits are among its samples by then.
@@ -292,9 +292,9 @@ impl ThreadWaits {
         never_ran
     }
 
-    pub(super) fn switch_out(&mut self, at: i64, preempted: bool, totals: &mut WaitTotals) {
-        totals.unpaired += u64::from(matches!(self.state, SwitchState::Waiting { .. }));
-        self.cpu.end(at);
+    pub(super) fn switch_out(&mut self, at: i64, preempted: bool, tables: &mut WaitTables<'_>) {
+        tables.totals.unpaired += u64::from(matches!(self.state, SwitchState::Waiting { .. }));
+        self.cpu.end(at, tables.sampled);
         self.state = SwitchState::Waiting { since: at, preempted };
     }
 
@@ -319,16 +319,18 @@ impl ThreadWaits {
     pub(super) fn on_cpu(&mut self, at: i64, samples: &mut PackedSamples, tables: &mut WaitTables<'_>) -> Option<u64> {
         match &mut self.state {
             SwitchState::Waiting { since, .. } if at.saturating_sub(*since) <= MISSED_RETURN_NS => {
-                self.cpu.add(*since, at);
+                self.cpu.add(*since, at, tables.sampled);
                 *since = at.max(*since);
             }
             SwitchState::Waiting { .. } => {
                 tables.totals.unpaired += 1;
-                self.cpu.go_on(at);
+                self.cpu.go_on(at, tables.sampled);
                 self.state = SwitchState::Running;
                 self.own = None;
             }
-            SwitchState::Unknown | SwitchState::Found(_) | SwitchState::Running => self.cpu.go_on(at),
+            SwitchState::Unknown | SwitchState::Found(_) | SwitchState::Running => {
+                self.cpu.go_on(at, tables.sampled);
+            }
         }
         // It was on a CPU all the time: a switch to one would have been recorded.
         if let SwitchState::Found(found) = self.state
@@ -417,7 +419,21 @@ impl ThreadWaits {
         self.put(found.switches_from, until, what, samples, tables);
     }
 
+    /// Adds the sampled parts of a wait.
     fn put(&mut self, since: i64, until: i64, what: WaitKey, samples: &mut PackedSamples, tables: &mut WaitTables<'_>) {
+        for (since, until) in tables.sampled.within(since, until.max(since)) {
+            self.put_part(since, until, what, samples, tables);
+        }
+    }
+
+    fn put_part(
+        &mut self,
+        since: i64,
+        until: i64,
+        what: WaitKey,
+        samples: &mut PackedSamples,
+        tables: &mut WaitTables<'_>,
+    ) {
         let length = until.saturating_sub(since).max(0);
         tables.totals.add(what.reason, what.guess, length.unsigned_abs());
         if length < SHORT_NS {

@@ -159,6 +159,9 @@ pub struct RecordingFacts {
     /// What was recorded of the heap; `None` if it was not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heap: Option<HeapFacts>,
+    /// When samples were taken, if the program paused the recording; `None`: all the time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<SampledFacts>,
     /// How many threads ran at each moment, if all switches of threads were recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running: Option<RunningFacts>,
@@ -190,6 +193,20 @@ pub struct SpanFacts {
     pub total_ns: u64,
     /// The greatest length.
     pub longest_ns: u64,
+}
+
+/// The parts of a recording in which samples were taken: the program paused it, and resumed it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SampledFacts {
+    /// Their sum.
+    pub sampled_ns: u64,
+    /// Their number.
+    pub parts: u64,
+    /// How long each pause and each part lasted, one after the other, from the profile's time 0; a pause is first, and
+    /// may have length 0. Of very many parts, those with short pauses between them are one. Empty: not known, as of
+    /// several recordings.
+    pub lasted_ns: Vec<u64>,
 }
 
 /// How many threads ran, from all switches: for each step from the profile's time 0, how long it lasted, and numbers of

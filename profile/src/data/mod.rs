@@ -11,6 +11,7 @@ mod code;
 pub(crate) mod facts;
 mod for_views;
 pub(crate) mod parallelism;
+mod sampled;
 pub(crate) mod spans;
 mod threads;
 pub(crate) mod v8_names;
@@ -23,7 +24,7 @@ use serde_json::Value;
 
 pub use self::about::{
     AboutRow, AboutSection, AskedEvent, CountedEvent, HeapFacts, HeapGrowthFacts, HeapLosses, RecordingFacts,
-    RecordingLimit, ResourceFacts, RowValue, RunExtent, RunningFacts, SavedLib, SpanFacts, UnreadFacts,
+    RecordingLimit, ResourceFacts, RowValue, RunExtent, RunningFacts, SampledFacts, SavedLib, SpanFacts, UnreadFacts,
 };
 pub use self::allocations::Allocations;
 pub use self::code::{Category, Frame, Func, Script, ScriptOrigin, Stack, Symbol};

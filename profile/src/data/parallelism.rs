@@ -40,7 +40,7 @@ pub enum NoParallelism {
 /// How many threads of all processes ran, over the whole time of the recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parallelism {
-    /// From 0 to the end, without gaps. Neighbours differ.
+    /// From 0 to the end, without what the recording was paused. Neighbours differ.
     pub intervals: Vec<RunningInterval>,
     /// From all switches; else an estimate.
     pub is_exact: bool,
@@ -262,7 +262,7 @@ impl Data {
         let starts_ms = starts.collect();
         if let Some(exact) = exact {
             return Ok(Parallelism {
-                intervals: exact.intervals(),
+                intervals: self.sampled_intervals(exact.intervals()),
                 is_exact: true,
                 guessed: 0.0,
                 starts_ms,
@@ -274,7 +274,7 @@ impl Data {
         }
         let (running_ms, guessed_ms) = (estimate.running_ms, estimate.guessed_ms);
         Ok(Parallelism {
-            intervals: estimate.intervals(self.length_ms().unwrap_or(0.0)),
+            intervals: self.sampled_intervals(estimate.intervals(self.length_ms().unwrap_or(0.0))),
             is_exact: false,
             cell_ms: 0.0,
             guessed: if running_ms > 0.0 { guessed_ms / running_ms } else { 0.0 },

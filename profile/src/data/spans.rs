@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::{Data, Fields, Marker, MarkerPhase, SpanFacts, Thread};
 
 /// The types of markers that sprof itself makes, of what it noted: they are no spans of the program.
-pub(crate) const OWN_TYPES: [&str; 8] = [
+pub(crate) const OWN_TYPES: [&str; 9] = [
     "Child process",
     "Exec",
     "Renamed",
@@ -14,6 +14,7 @@ pub(crate) const OWN_TYPES: [&str; 8] = [
     "Malformed record",
     "No samples",
     "Benchmark or test",
+    "Paused",
 ];
 
 /// A section of the program: its thread was in it from start to end, unless it is async.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use crate::data::facts::SprofFacts;
-use crate::data::{CountedEvent, Data, NONE, RecordingFacts, RunExtent};
+use crate::data::{CountedEvent, Data, NONE, RecordingFacts, RunExtent, SampledFacts};
 use crate::to_data::number;
 
 /// Starts with the first profile.
@@ -180,6 +180,11 @@ fn sum(mut whole: RecordingFacts, other: RecordingFacts) -> RecordingFacts {
     };
     // Of different times or machines.
     whole.running = None;
+    whole.sampled = whole.sampled.zip(other.sampled).map(|(whole, other)| SampledFacts {
+        sampled_ns: whole.sampled_ns.saturating_add(other.sampled_ns),
+        parts: whole.parts.saturating_add(other.parts),
+        lasted_ns: Vec::new(),
+    });
     whole.resources = match (whole.resources, other.resources) {
         (Some(resources), Some(more)) => Some(resources.plus(more)),
         (resources, more) => resources.or(more),

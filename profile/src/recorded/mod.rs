@@ -21,7 +21,7 @@ use recording::info::{PeriodUnit, RecordingInfo};
 use recording::module::Module;
 use recording::quality::Quality;
 
-use crate::data::RunningFacts;
+use crate::data::{RunningFacts, SampledFacts};
 use crate::sources::Sources;
 use spans::RecordedSpans;
 use stacks::StackTree;
@@ -43,6 +43,8 @@ pub struct Profile {
     pub(crate) stack_bytes: Option<u64>,
     /// `None` if waits were not recorded.
     pub(crate) waits: Option<WaitTotals>,
+    /// `None`: samples were taken all the time.
+    pub(crate) sampled: Option<SampledFacts>,
     /// `None` if switches were not recorded.
     pub(crate) running: Option<RunningFacts>,
     pub(crate) strings: StringTable,
@@ -75,6 +77,8 @@ pub struct BuildCounts {
     pub samples: u64,
     /// Samples with an earlier time than the thread's last sample; kept at the last sample's time.
     pub samples_out_of_order: u64,
+    /// The part of the recording in which samples were taken; `None`: all of it.
+    pub sampled: Option<SampledTime>,
     /// Samples of threads other than main threads, left out because the user chose main threads only.
     pub samples_left_out: u64,
     /// Samples with a function named by a perf map. The map has no times, so the function may have been another one at
@@ -102,6 +106,15 @@ pub struct BuildCounts {
     pub span_fields_left_out: u64,
     /// Values of counters of the program that were left out: it has too many counters.
     pub plots_left_out: u64,
+}
+
+/// The parts of a recording between its pauses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SampledTime {
+    /// Their sum.
+    pub ns: u64,
+    /// Their number.
+    pub parts: u64,
 }
 
 /// A module with frames in the profile, and the addresses of the frames.

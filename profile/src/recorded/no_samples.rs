@@ -11,6 +11,8 @@ use super::BuildCounts;
 /// Why there are no samples, as far as the recording shows it. Its text is a sentence without full stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoSamples {
+    /// The program never resumed the recording.
+    NeverResumed,
     /// All samples were of threads other than main threads.
     LeftOut,
     /// All samples were lost.
@@ -41,7 +43,9 @@ impl NoSamples {
         let in_intervals = |ns: u64| ns as f64 / 1e9 * quality.asked_rate_hz;
         let intervals = in_intervals(quality.cpu_time_ns.unwrap_or_default());
         let account = &quality.cpu_account;
-        if counts.samples_left_out > 0 {
+        if counts.sampled.is_some_and(|sampled| sampled.parts == 0) {
+            NoSamples::NeverResumed
+        } else if counts.samples_left_out > 0 {
             NoSamples::LeftOut
         } else if quality.lost_total() > 0 {
             NoSamples::Lost
@@ -68,6 +72,10 @@ impl NoSamples {
 impl fmt::Display for NoSamples {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            NoSamples::NeverResumed => {
+                "the recording was paused, and no program has resumed it: it calls sprof_spans::Recording::resume(), or \
+                 sprof_resume() of sprof.h"
+            }
             NoSamples::LeftOut => {
                 "all samples were of other threads than the main ones, which were asked to be left out"
             }

@@ -96,6 +96,8 @@ pub(crate) enum MarkerKind {
         /// How its name and its times were found.
         how: &'static str,
     },
+    /// No samples were taken from here to there: the program asked for that.
+    Paused,
     /// A point event.
     Point(Box<PointMarker>),
     /// A section that the program named; the marker has its name.
@@ -147,6 +149,7 @@ impl MarkerKind {
         OWN_TYPES[5],
         OWN_TYPES[6],
         OWN_TYPES[7],
+        OWN_TYPES[8],
         SPAN_SCHEMA,
     ];
 
@@ -167,7 +170,8 @@ impl MarkerKind {
             MarkerKind::Malformed { .. } => 5,
             MarkerKind::NoSamples { .. } => 6,
             MarkerKind::Ran { .. } => 7,
-            MarkerKind::Span(_) => 8,
+            MarkerKind::Paused => 8,
+            MarkerKind::Span(_) => 9,
             MarkerKind::Point(point) => return Err(point.event as usize),
         })
     }

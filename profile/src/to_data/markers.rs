@@ -74,7 +74,7 @@ fn fields(profile: &Profile, thread: &RecordedThread, marker: &RecordedMarker) -
             json!({"type": kind, "from": text(from), "to": text(to)})
         }
         MarkerKind::Lost { count, cause } => json!({"type": kind, "count": count, "cause": cause}),
-        MarkerKind::Throttled => json!({"type": kind}),
+        MarkerKind::Throttled | MarkerKind::Paused => json!({"type": kind}),
         MarkerKind::Malformed { what } => json!({"type": kind, "what": what}),
         MarkerKind::NoSamples { why } => json!({"type": kind, "why": why.to_string()}),
         MarkerKind::Ran { name, harness, how } => {
@@ -310,6 +310,11 @@ fn fixed_schemas() -> [Value; MarkerKind::NAMES.len() - 1] {
                 {"key": "harness", "label": "Run by", "format": "string"},
                 {"key": "how", "label": "How this is known", "format": "string"},
             ],
+        }),
+        json!({
+            "name": NAMES[8], "display": shown,
+            "description": "The program had paused the recording: no samples are from here, of all threads and processes.",
+            "fields": [],
         }),
     ]
 }

@@ -108,6 +108,7 @@ pub(crate) fn recorded_facts(profile: &Profile) -> RecordingFacts {
             Some(false) => RunExtent::Window,
             None => RunExtent::Unstated,
         },
+        sampled: profile.sampled.clone(),
         running: profile.running.clone(),
         tracks_are_cpus: profile.tracks_are_cpus,
         processes: counts.processes,

@@ -26,6 +26,16 @@ pub(super) fn joined(mut spans: TimeSpans) -> TimeSpans {
     joined
 }
 
+/// What of the times is also in the others.
+pub(super) fn common(times: Times<'_>, others: Times<'_>) -> TimeSpans {
+    let in_both = times.iter().flat_map(|(start, end)| {
+        let first = others.partition_point(|other| other.1 <= *start);
+        let others = others[first..].iter().take_while(move |other| other.0 < *end);
+        others.map(move |other| (start.max(other.0), end.min(other.1)))
+    });
+    in_both.collect()
+}
+
 pub(super) fn contains(spans: &[(f64, f64)], time: f64) -> bool {
     let next = spans.partition_point(|(start, _)| *start <= time);
     next.checked_sub(1).is_some_and(|at| time <= spans[at].1)

@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::conditions::ResolvedFilter;
 use super::filter::{Filter, NotFound, SpanPart};
 use super::select::Selection;
-use super::span_times::{PlacedSpan, ProgramSpans, SelectedSpans, TimeSpans, joined};
+use super::span_times::{PlacedSpan, ProgramSpans, SelectedSpans, TimeSpans, Times, common, joined};
 use crate::data::{Data, Samples, Span, SpanFacts, Thread};
 
 /// All spans with one name, or a part of them.
@@ -51,7 +51,8 @@ pub struct SpanLengths {
     pub max_ms: f64,
 }
 
-/// What threads did inside of spans. Time inside of two spans of one name and thread counts once.
+/// What threads did inside of spans, as far as samples were taken there. Time inside of two spans of one name and
+/// thread counts once.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpanTime {
     /// Its length, ms.
@@ -183,6 +184,7 @@ pub fn spans(selection: &Selection<'_>, filter: &Filter) -> Result<Vec<SpanRow>,
         .map(|(track, thread)| TrackSamples::new(data, thread, all.number_of[track]))
         .collect();
     let window_ms = window_ms(data, filter);
+    let sampled = data.sampled_parts_ms();
     let mut in_profile: FxHashMap<u32, u64> = FxHashMap::default();
     for placed in &all.spans {
         *in_profile.entry(placed.span.name).or_default() += 1;
@@ -201,6 +203,7 @@ pub fn spans(selection: &Selection<'_>, filter: &Filter) -> Result<Vec<SpanRow>,
                 all: &all,
                 samples: &samples,
                 has_waits,
+                sampled: sampled.as_deref(),
             };
             let mut row = SpanRow {
                 name: data.text(name).to_owned(),
@@ -332,6 +335,8 @@ struct InsideOfSpans<'a> {
     all: &'a ProgramSpans<'a>,
     samples: &'a [TrackSamples<'a>],
     has_waits: bool,
+    /// The times in which samples were taken; `None`: all.
+    sampled: Option<Times<'a>>,
 }
 
 impl InsideOfSpans<'_> {
@@ -383,6 +388,9 @@ impl InsideOfSpans<'_> {
         let mut waits: FxHashMap<&str, f64> = FxHashMap::default();
         for (number, times) in times {
             let times = joined(times);
+            let times = self
+                .sampled
+                .map_or_else(|| times.clone(), |sampled| common(&times, sampled));
             time.covered_ms += times.iter().map(|(start, end)| end - start).sum::<f64>();
             for track in self.samples.iter().filter(|track| track.number == number) {
                 let data = track.data;

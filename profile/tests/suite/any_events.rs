@@ -34,6 +34,7 @@ enum Step {
     Switch(i32, i32, Option<bool>),
     Lost(u64),
     Throttled,
+    Sampling(bool),
 }
 
 fn frame() -> impl Strategy<Value = Frame> {
@@ -74,6 +75,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(pid, tid, times, waits, frames)| Step::Found(pid, tid, times, waits, frames)),
         1 => any::<u64>().prop_map(Step::Lost),
         1 => Just(Step::Throttled),
+        1 => any::<bool>().prop_map(Step::Sampling),
     ]
 }
 
@@ -216,6 +218,7 @@ fn apply(stream: &mut Stream, time: Timestamp, step: &Step, numbers: Option<&mut
             Event::recording(time, lost)
         }
         Step::Throttled => Event::recording(time, RecordingEvent::Throttled),
+        Step::Sampling(on) => Event::recording(time, RecordingEvent::Sampling(*on)),
     };
     stream.event(event);
 }

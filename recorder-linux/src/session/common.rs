@@ -4,10 +4,10 @@ use std::path::Path;
 
 use recording::clock::{ClockReference, Timestamp};
 use recording::info::{PeriodUnit, RecordingInfo};
-use recording::session::{RecordError, RecordOptions};
+use recording::session::{RecordError, RecordOptions, RecordTarget};
 
 use crate::heap::HeapRecorder;
-use crate::spans::SpanSocket;
+use crate::spans::{SamplingSwitch, SpanSocket};
 
 use crate::machine::cpus;
 use crate::machine::host;
@@ -35,6 +35,20 @@ impl SessionParts {
             heap: None,
             spans: None,
         })
+    }
+
+    /// Who may pause and resume the recording.
+    pub(super) fn sampling_switch(&self) -> SamplingSwitch {
+        if self.options.target == RecordTarget::WholeMachine {
+            SamplingSwitch::Nobody("no program may leave others out of a recording of the whole machine")
+        } else if self.options.heap.is_some() {
+            SamplingSwitch::Nobody(
+                "with --heap, blocks that are taken in a pause would be missing where they are freed",
+            )
+        } else {
+            let begins_paused = self.options.paused;
+            SamplingSwitch::Programs { begins_paused }
+        }
     }
 
     /// Longest duration of the recording, ns; `None` without a limit.

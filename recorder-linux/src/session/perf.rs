@@ -84,9 +84,14 @@ impl PerfSession {
         let quick_turns = RealtimePriority::ask();
         let mut heap = self.common.heap.take();
         let static_start = heap.as_mut().and_then(HeapRecorder::take_static_start);
-        let mut stages = SpanSink::new(HeapSink::new(sink, heap), self.common.spans.take());
-        let sink = &mut stages;
         let start = self.began().unwrap_or_else(|| Timestamp(monotonic_ns()));
+        let mut stages = SpanSink::new(
+            HeapSink::new(sink, heap),
+            self.common.spans.take(),
+            self.common.sampling_switch(),
+            start,
+        );
+        let sink = &mut stages;
         let (common, opened) = (&self.common, &mut self.opened);
         let options = &common.options;
         let mut translator = Translator::new(opened.layout);

@@ -16,7 +16,7 @@ use crate::processes::stop::Target;
 use crate::ptrace::{self, HIGHEST_RATE_HZ, TraceError};
 use crate::resources::Resources;
 use crate::spans::SpanSink;
-use crate::sys::process::Stopped;
+use crate::sys::process::{Stopped, monotonic_ns};
 use crate::sys::ptrace as sys_ptrace;
 use crate::sys::signals::Signals;
 
@@ -113,7 +113,12 @@ impl PtraceSession {
     ) -> Result<Finished<Target>, RecordError> {
         let mut heap = self.common.heap.take();
         let static_start = heap.as_mut().and_then(HeapRecorder::take_static_start);
-        let mut sink = SpanSink::new(HeapSink::new(sink, heap), self.common.spans.take());
+        let mut sink = SpanSink::new(
+            HeapSink::new(sink, heap),
+            self.common.spans.take(),
+            self.common.sampling_switch(),
+            Timestamp(monotonic_ns()),
+        );
         let (common, rate_hz) = (&self.common, self.rate_hz);
         let duration_ns = common.duration_ns();
         let traced = ptrace::record(

@@ -12,9 +12,9 @@ use std::sync::atomic::{Ordering, fence};
 
 use rustix::fs::{FallocateFlags, SealFlags, fallocate, fcntl_get_seals};
 use spans::format::{
-    COUNTER, LOST, MAGIC, MONOTONIC, MOST_SLOTS, OFF, PID, READER, READER_SEEN, RING_WORDS, RINGS_AT, Record,
-    SLOT_ENDED, SLOT_HEAD, SLOT_LOST, SLOT_STATE, SLOT_TAIL, SLOT_TID, SLOT_WORDS, SLOTS_AT, SLOTS_TAKEN, STATE,
-    SiteText, TEXT_BYTES, TEXTS_AT, VERSION,
+    COUNTER, LOST, MAGIC, MONOTONIC, MOST_SLOTS, MOST_SWITCHES, OFF, PID, READER, READER_SEEN, RING_WORDS, RINGS_AT,
+    Record, SLOT_ENDED, SLOT_HEAD, SLOT_LOST, SLOT_STATE, SLOT_TAIL, SLOT_TID, SLOT_WORDS, SLOTS_AT, SLOTS_TAKEN,
+    STATE, SWITCHES, SWITCHES_AT, SiteText, TEXT_BYTES, TEXTS_AT, VERSION,
 };
 
 /// Control words that are read.
@@ -51,6 +51,8 @@ pub(super) struct SpanMemory {
     name_bytes: usize,
     sites: HashMap<u32, SiteNames>,
     lost_elsewhere: u64,
+    /// Pauses and resumptions that were read.
+    switches: u64,
     reader: u64,
     seen_ns: u64,
     /// How full the fullest ring was at the last reading, 0 to 1.
@@ -128,6 +130,7 @@ impl SpanMemory {
             name_bytes: 0,
             sites: HashMap::new(),
             lost_elsewhere: 0,
+            switches: 0,
             reader,
             seen_ns: now_ns,
             fill: 0.0,
@@ -231,6 +234,25 @@ impl SpanMemory {
             self.end_slot(index, state)?;
         }
         Ok(loss)
+    }
+
+    /// Takes the pauses and resumptions since the last call, each with its time. Returns how many were overwritten
+    /// before.
+    pub(super) fn take_switches(&mut self, take: &mut dyn FnMut(u64, bool)) -> io::Result<u64> {
+        let count = self.control()?[SWITCHES];
+        let new = count.wrapping_sub(std::mem::replace(&mut self.switches, count));
+        if new == 0 {
+            return Ok(0);
+        }
+        let mut bytes = vec![0; 8 * MOST_SWITCHES];
+        self.file.read_exact_at(&mut bytes, SWITCHES_AT as u64)?;
+        let (words, _) = bytes.as_chunks();
+        let kept = new.min(MOST_SWITCHES as u64);
+        for number in (0..kept).rev() {
+            let word = u64::from_ne_bytes(words[count.wrapping_sub(1 + number) as usize % MOST_SWITCHES]);
+            take(word >> 1, word & 1 != 0);
+        }
+        Ok(new - kept)
     }
 
     /// Gives the memory back that was read, so that a thread with few spans does not fill its whole ring with them.
@@ -353,7 +375,7 @@ fn names(file: &File, site: u32) -> Option<SiteNames> {
 #[cfg(test)]
 mod tests {
     use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
-    use spans::format::{SLOT_USED, SLOTS, SPAN, head_word};
+    use spans::format::{SLOT_USED, SLOTS, SPAN, head_word, switch_word};
 
     use super::*;
 
@@ -579,6 +601,29 @@ mod tests {
             fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW).unwrap();
             assert!(SpanMemory::begin(memory, READER, COUNTER, NOW).is_err(), "{bytes}");
         }
+    }
+
+    #[test]
+    fn switches_come_once_and_those_that_were_overwritten_are_counted() {
+        let (program, memory) = Program::new();
+        let mut memory = SpanMemory::begin(memory, READER, COUNTER, NOW).unwrap();
+        let mut take = |count: u64| {
+            let place = |number: u64| SWITCHES_AT / 8 + number as usize % MOST_SWITCHES;
+            (count.saturating_sub(2)..count)
+                .for_each(|number| program.set(place(number), switch_word(number, number % 2 == 0)));
+            program.set(SWITCHES, count);
+            let mut switches = Vec::new();
+            let lost = memory.take_switches(&mut |time, on| switches.push((time, on))).unwrap();
+            (switches, lost)
+        };
+        assert_eq!(take(0), (vec![], 0));
+        assert_eq!(take(2), (vec![(0, true), (1, false)], 0));
+        assert_eq!(take(3), (vec![(2, true)], 0));
+        let (switches, lost) = take(10_000);
+        assert_eq!((switches.len(), lost), (MOST_SWITCHES, 9997 - MOST_SWITCHES as u64));
+        assert_eq!(switches.last(), Some(&(9999, false)));
+        // A program may write anything.
+        assert_eq!(take(5).0.len(), MOST_SWITCHES);
     }
 
     #[test]

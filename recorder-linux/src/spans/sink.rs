@@ -17,9 +17,11 @@ use super::clock::CounterClock;
 use super::found;
 use super::memory::{MOST_WORDS_IN_ROUND, SiteNames, SpanCopy, SpanLoss, SpanMemory};
 use super::socket::{self, SpanSocket};
+use super::switches::{SamplingSwitch, SamplingTimes};
 use crate::heap::{HeapSink, NamespaceThreads};
 use crate::processes::procfs::numbers_inside;
 use crate::sys::process::monotonic_ns;
+use perf_data::merge::SETTLE_NS;
 
 /// Programs whose memory is held open at one time.
 const MOST_PROGRAMS: usize = 512;
@@ -29,10 +31,13 @@ const MOST_MAPPINGS: u32 = 8;
 /// What is said of single programs at the end.
 const MOST_NOTES: usize = 5;
 
-/// Sends the events of a recorder on, and after each round the spans of the round.
+/// Sends the events of a recorder on, but for samples while it is paused, and after each round the spans of the round.
 pub(crate) struct SpanSink<'a> {
     pub(crate) next: HeapSink<'a>,
     reader: SpanReader,
+    sampling: SamplingTimes,
+    /// All switches up to this time are known.
+    known_ns: u64,
 }
 
 struct SpanReader {
@@ -67,7 +72,13 @@ struct SpanProgram {
 }
 
 impl<'a> SpanSink<'a> {
-    pub(crate) fn new(next: HeapSink<'a>, socket: Option<SpanSocket>) -> SpanSink<'a> {
+    /// `start`: of the recording.
+    pub(crate) fn new(
+        next: HeapSink<'a>,
+        socket: Option<SpanSocket>,
+        switch: SamplingSwitch,
+        start: Timestamp,
+    ) -> SpanSink<'a> {
         let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
         let reader = SpanReader {
             socket,
@@ -83,7 +94,42 @@ impl<'a> SpanSink<'a> {
             spans_in_round: 0,
             unread: HashMap::new(),
         };
-        SpanSink { next, reader }
+        let sampling = SamplingTimes::new(switch, start.0);
+        SpanSink {
+            next,
+            reader,
+            sampling,
+            known_ns: 0,
+        }
+    }
+
+    /// Reads which programs have paused or resumed the recording.
+    fn read_switches(&mut self) {
+        let now_ns = monotonic_ns();
+        self.reader.open(now_ns);
+        let sampling = &mut self.sampling;
+        for program in &mut self.reader.programs {
+            let mut switches = Vec::new();
+            // If that fails, so does the reading of spans, which says so.
+            let lost = program.memory.take_switches(&mut |time, on| switches.push((time, on)));
+            if let Ok(lost @ 1..) = lost {
+                sampling.lost = sampling.lost.saturating_add(lost);
+                sampling.add(self.known_ns, false);
+            }
+            { switches.into_iter() }.for_each(|(time, on)| sampling.add(time.min(now_ns), on));
+        }
+        self.known_ns = now_ns.saturating_sub(SETTLE_NS);
+    }
+
+    /// Goes on to an event of this time. Returns whether it is sampled.
+    fn pass(&mut self, time: Timestamp) -> bool {
+        if time.0 > self.known_ns {
+            self.read_switches();
+        }
+        let next = &mut self.next;
+        self.sampling.pass(time.0, &mut |at, on| {
+            next.on_event(&Event::recording(Timestamp(at), RecordingEvent::Sampling(on)));
+        })
     }
 
     /// How full the fullest ring of a program was; `None` if no span came in the last round.
@@ -94,7 +140,13 @@ impl<'a> SpanSink<'a> {
 
     /// Sends what is left, up to the end of the recording. Returns what was seen of heaps, and what was not of spans.
     pub(crate) fn finish(mut self, end: Timestamp) -> (Option<HeapCoverage>, Vec<String>) {
-        self.reader.open(end.0);
+        self.read_switches();
+        // The next run begins as this one did.
+        let (samples, begins_with) = (self.pass(end), !self.sampling.begins_paused());
+        if samples != begins_with {
+            let what = RecordingEvent::Sampling(begins_with);
+            self.next.on_event(&Event::recording(end, what));
+        }
         self.reader.programs.iter().for_each(|program| program.memory.end());
         self.reader.read(end, end, u64::MAX, &mut self.next);
         self.reader.programs.iter().for_each(|program| program.memory.forget());
@@ -106,7 +158,7 @@ impl<'a> SpanSink<'a> {
             .take(MOST_NOTES)
             .map(|(pid, cause)| format!("the spans of process {} are not recorded: {cause}", pid.0));
         let more = (more > 0).then(|| format!("the spans of {more} more processes are not recorded"));
-        let notes = notes.chain(more).collect();
+        let notes = notes.chain(more).chain(self.sampling.notes()).collect();
         (self.next.finish(end), notes)
     }
 }
@@ -336,11 +388,25 @@ impl EventSink for SpanSink<'_> {
             }
             self.reader.on_process(event.time, *pid, what);
         }
+        if let EventKind::Thread(_, what) = &event.kind {
+            let is_sampled = match what {
+                // What a thread waits for may be known from before it was resumed.
+                ThreadEvent::Sample(sample) => self.pass(event.time) || sample.role == Role::WaitStack,
+                ThreadEvent::SwitchOut { .. } | ThreadEvent::SwitchIn => {
+                    self.pass(event.time);
+                    true
+                }
+                _ => true,
+            };
+            if !is_sampled {
+                return;
+            }
+        }
         self.next.on_event(event);
     }
 
     fn end_round(&mut self, until: Timestamp) -> Completion {
-        self.reader.open(monotonic_ns());
+        self.read_switches();
         self.reader
             .read(until, Timestamp(u64::MAX), MOST_WORDS_IN_ROUND, &mut self.next);
         self.next.end_round(until)

@@ -110,6 +110,7 @@ fn options(target: RecordTarget, words: &[&str]) -> RecordOptions {
         probes: Vec::new(),
         spans: Vec::new(),
         heap: None,
+        paused: false,
         resources: true,
         duration: Some(Duration::from_secs(2)),
         keep_running: false,

@@ -46,6 +46,7 @@ pub(crate) fn options(target: RecordTarget, command: &[&str], duration_ms: Optio
         probes: Vec::new(),
         spans: Vec::new(),
         heap: None,
+        paused: false,
         resources: true,
         duration: duration_ms.map(Duration::from_millis),
         keep_running: false,

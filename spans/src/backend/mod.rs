@@ -105,6 +105,39 @@ pub(crate) fn unique() -> u64 {
     })
 }
 
+/// Pauses or resumes the recording of this process, from now on.
+pub(crate) fn switch(samples: bool) {
+    let Some(own) = sys::own() else { return };
+    if own.progress.load(Ordering::Acquire) != READY {
+        // In a fork, it is the parent's.
+        WRITER.with(|writer| writer.claim.set(None));
+    }
+    // Another thread may be making the memory.
+    let may_come = |_: &u32| sys::state() != OFF || sys::published().is_some();
+    let is_ready = (0..1000).take_while(may_come).any(|_| {
+        let is_ready = own.progress.load(Ordering::Acquire) == READY || set_up();
+        if !is_ready {
+            std::thread::yield_now();
+        }
+        is_ready
+    });
+    if !is_ready {
+        return;
+    }
+    let Some(head) = own.head() else { return };
+    if head[SWITCH_LOCK].swap(1, Ordering::Acquire) != 0 {
+        return;
+    }
+    let count = head[SWITCHES].load(Ordering::Relaxed);
+    let place = |number: u64| &head[SWITCHES_AT / 8 + number as usize % MOST_SWITCHES];
+    let is_same = |last: u64| place(last).load(Ordering::Relaxed) & 1 == u64::from(samples);
+    if !count.checked_sub(1).is_some_and(is_same) {
+        place(count).store(switch_word(sys::monotonic(), samples), Ordering::Relaxed);
+        head[SWITCHES].store(count.wrapping_add(1), Ordering::Release);
+    }
+    head[SWITCH_LOCK].store(0, Ordering::Release);
+}
+
 /// Waits until this sprof reads spans, a second at most.
 pub(crate) fn wait_for_reader(sprof: u32) {
     let Some(head) = sys::published() else { return };

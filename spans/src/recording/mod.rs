@@ -94,6 +94,21 @@ impl Recording {
         started
     }
 
+    /// From here on the recording of this process samples, whoever began it: `sprof record --paused`, any other
+    /// `sprof record`, or [`Recording::start`]. The state is that of the whole recording, on all threads and in all
+    /// processes, and the last call counts.
+    ///
+    /// Nothing is waited for: sprof sees the time of the call. Where nothing is recorded this is nearly nothing, and a
+    /// recording with `--paused` that begins later samples from its start.
+    pub fn resume() {
+        backend::switch(true);
+    }
+
+    /// From here on the recording of this process does not sample, until [`Recording::resume`].
+    pub fn pause() {
+        backend::switch(false);
+    }
+
     fn start_only(file: &Path) -> Result<Recording, RecordingError> {
         // So that sprof finds the memory of spans when it begins.
         backend::now();

@@ -37,7 +37,7 @@ pub(crate) struct RecordingArgs {
     pub(crate) pid: Vec<i32>,
 
     /// Record everything that runs on this machine, until Ctrl-C or -d. Needs root or perf_event_paranoid 0.
-    #[arg(short, long, help_heading = "Whom to record", conflicts_with = "pid",
+    #[arg(short, long, help_heading = "Whom to record", conflicts_with_all = ["pid", "paused"],
           conflicts_with_all = CHOICES_OF_A_LAUNCH)]
     pub(crate) all: bool,
 
@@ -90,6 +90,12 @@ pub(crate) struct RecordingArgs {
           allow_negative_numbers = true)]
     pub(crate) duration: Option<Duration>,
 
+    /// Begin without samples: only what the program chooses is sampled, from where it calls
+    /// sprof_spans::Recording::resume() (sprof_resume() in C) to where it calls pause(). The calls of all its threads
+    /// and processes count. Linux only.
+    #[arg(long, help_heading = "How long")]
+    pub(crate) paused: bool,
+
     /// Leave the program running when the recording ends.
     #[arg(long, help_heading = "How long")]
     pub(crate) keep_running: bool,
@@ -128,7 +134,7 @@ pub(crate) struct RecordingArgs {
     /// memory; `--heap=interpose` leaves code alone, `--heap=patch` also changes a `malloc` of the program's own. Linux
     /// only.
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "on",
-          help_heading = "What to sample", hide_possible_values = true)]
+          help_heading = "What to sample", hide_possible_values = true, conflicts_with = "paused")]
     pub(crate) heap: Option<HeapHow>,
 
     /// With --heap: choose one byte of this many, on average. 1 records each block [default: 512K, and more for a

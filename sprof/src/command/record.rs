@@ -371,6 +371,11 @@ pub(super) fn plan(
             "--unwinder framehop needs Linux: sprof contains framehop's reader of ELF files alone".into(),
         ));
     }
+    if args.paused && !cfg!(target_os = "linux") {
+        return Err(usage(
+            "--paused needs Linux: elsewhere sprof reads nothing of what programs call".into(),
+        ));
+    }
     let limit_hz = rate_limit_hz().unwrap_or(f64::INFINITY);
     if let Some(rate_hz) = args.rate.filter(|rate_hz| *rate_hz > limit_hz) {
         return Err(usage(format!(
@@ -408,6 +413,7 @@ pub(super) fn plan(
             runner: None,
         }),
         resources: !args.no_resources,
+        paused: args.paused,
         duration: args.duration,
         keep_running: args.keep_running,
         include_args: args.include_args.is_some(),

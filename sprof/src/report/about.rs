@@ -104,6 +104,13 @@ fn recorded(file: &Path, data: &Data) -> String {
     if let Some(ms) = data.length_ms() {
         text.push_str(&format!(", {} long", time(ms)));
     }
+    if let Some(sampled) = data.recorded.as_ref().and_then(|recorded| recorded.sampled.as_ref()) {
+        text.push_str(&format!(
+            ", sampled for {} in {}",
+            time(sampled.sampled_ns as f64 / 1e6),
+            count(sampled.parts, "part", "parts")
+        ));
+    }
     let by = [data.imported_from.as_str(), data.os.as_str(), data.cpu.as_str()];
     let by: Vec<&str> = by.into_iter().filter(|part| !part.is_empty()).collect();
     if !by.is_empty() {
@@ -274,6 +281,7 @@ fn json(
             "cpu": data.cpu,
             "start_unix_ms": data.start_ms,
             "duration_ms": data.length_ms(),
+            "sampled_ms": data.recorded.as_ref().and_then(|recorded| Some(recorded.sampled.as_ref()?.sampled_ns as f64 / 1e6)),
             "interval_ms": data.interval_ms,
             "processes": data.processes(),
             "threads": data.threads_in_all(),

@@ -76,6 +76,9 @@ fn did(row: &SpanRow, interval_ms: f64) -> String {
     if is_async(row) {
         return "async: nothing says when they ran, so what threads did is not known".to_owned();
     }
+    if covered_ms == 0.0 && row.total_ms > 0.0 {
+        return "the recording was paused, so what threads did is not known".to_owned();
+    }
     let share = |ms: f64| match covered_ms > 0.0 {
         true => ms / covered_ms,
         false => 0.0,
@@ -201,6 +204,11 @@ pub(crate) fn notes(tables: &[Table], selection: &Selection<'_>) -> Vec<String> 
         .filter(|table| table.id == "spans")
         .flat_map(|table| &table.rows);
     let mut notes = Vec::new();
+    if selection.data.sampled_parts_ms().is_some() {
+        notes.push(
+            "the recording was paused for some time: what threads did is of the rest; lengths are of all".to_owned(),
+        );
+    }
     if !rows.clone().any(is_known) && selection.data.has_samples() {
         notes.push(format!(
             "waits were not recorded, so nobody knows what threads did in spans while they were not on a CPU: `{} record --off-cpu`",

@@ -82,9 +82,10 @@ impl Summary {
     pub(crate) fn print(&self, term: &Term) {
         let counts = &self.counts;
         let mut recorded = format!(
-            "{} in {:.2} s: {}{}, {}, {}",
+            "{} in {:.2} s{}: {}{}, {}, {}",
             term.style(Style::Bold, &self.info.program),
             self.duration().as_secs_f64(),
+            self.sampled(),
             self.cpu_time(),
             count(counts.processes, "process", "processes"),
             count(counts.threads, "thread", "threads"),
@@ -123,9 +124,11 @@ impl Summary {
                 NoSamples::OnlyKernel | NoSamples::NothingCame => {
                     format!("; `{} doctor` shows what may be recorded", own())
                 }
-                NoSamples::LeftOut | NoSamples::Lost | NoSamples::LostEvents | NoSamples::WithoutEvents => {
-                    String::new()
-                }
+                NoSamples::NeverResumed
+                | NoSamples::LeftOut
+                | NoSamples::Lost
+                | NoSamples::LostEvents
+                | NoSamples::WithoutEvents => String::new(),
             };
             term.detail(format_args!("no samples: {why}{next}"));
         }
@@ -161,6 +164,17 @@ impl Summary {
         for line in self.highlights.advice() {
             term.detail(format_args!("{} {line}", term.style(Style::Bold, "advice:")));
         }
+    }
+
+    /// `, sampled 1.20 s of it in 40 parts` where programs paused the recording.
+    fn sampled(&self) -> String {
+        self.counts.sampled.map_or_else(String::new, |sampled| {
+            format!(
+                ", sampled {:.2} s of it in {}",
+                sampled.ns as f64 / 1e9,
+                count(sampled.parts, "part", "parts")
+            )
+        })
     }
 
     /// CPU time that the kernel counted for the recorded tasks, else the CPU time of the samples; ends with a comma.
@@ -386,6 +400,8 @@ impl Summary {
             },
             "runs": self.iterations,
             "duration_s": self.duration().as_secs_f64(),
+            "sampled_ns": counts.sampled.map(|sampled| sampled.ns),
+            "sampled_parts": counts.sampled.map(|sampled| sampled.parts),
             "processes": counts.processes,
             "threads": counts.threads,
             "samples": counts.samples,

@@ -45,12 +45,15 @@ int main(int argc, char **argv) {
     sprof_span task, step;
     if (argc > 1 && strcmp(argv[1], "closes") == 0) return closes();
     task = SPROF_BEGIN_ASYNC("task");
+    sprof_pause();
+    sprof_pause();
     for (number = 0; number < count; number++) work(number);
     if (pthread_create(&other, NULL, thread, &task) != 0) return 1;
     pthread_join(other, NULL);
     step = SPROF_BEGIN("step");
     SPROF_END(&step);
     if (fork() == 0) {
+        sprof_resume();
         for (number = 0; number < count; number++) {
             SPROF_SPAN("child");
             SPROF_INSTANT("instant", sprof_u64("number", (uint64_t)number));

@@ -3,12 +3,15 @@
 //! after their begin, before and after their end. With a number: so many spans at once. With three: so many threads,
 //! spans of each, and ns of each; it answers with the sum of what passed inside and around, and with the longest of
 //! both.
+//!
+//! With `sections`, or with `each` for each line: chosen sections, of this thread and of one that starts in a pause. It
+//! answers with their number, then CPU time and other time of what is surely inside, and of what is inside at most, ns.
 
 use std::hint::black_box;
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
-use sprof_spans::{Flow, async_span, frame, instant, plot, span};
+use sprof_spans::{Flow, Recording, async_span, frame, instant, plot, span};
 
 #[inline(never)]
 fn busy() {
@@ -69,6 +72,70 @@ fn paced(spans: u64, ns: u64) -> [u64; 4] {
     })
 }
 
+#[repr(C)]
+struct Timespec {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+unsafe extern "C" {
+    fn clock_gettime(clock: i32, time: *mut Timespec) -> i32;
+}
+
+/// CPU time of this thread (CLOCK_THREAD_CPUTIME_ID), ns.
+fn cpu_ns() -> i64 {
+    let mut time = Timespec { seconds: 0, nanoseconds: 0 };
+    // SAFETY: it has room for a `struct timespec`.
+    assert_eq!(unsafe { clock_gettime(3, &mut time) }, 0);
+    time.seconds * 1_000_000_000 + time.nanoseconds
+}
+
+#[inline(never)]
+fn inside() {
+    busy();
+    sleep(Duration::from_millis(2));
+}
+
+#[inline(never)]
+fn outside() {
+    busy();
+    sleep(Duration::from_millis(2));
+}
+
+/// CPU time, and other time, of what is surely inside and of what is inside at most.
+#[inline(never)]
+fn section() -> [i64; 4] {
+    outside();
+    let now = |start: Instant| (cpu_ns(), start.elapsed().as_nanos() as i64);
+    let start = Instant::now();
+    let before = now(start);
+    Recording::resume();
+    let after = now(start);
+    {
+        let _span = span!("inside");
+        inside();
+    }
+    // It is resumed.
+    Recording::resume();
+    let before_end = now(start);
+    Recording::pause();
+    let after_end = now(start);
+    let _span = span!("outside");
+    outside();
+    let times = |from: (i64, i64), to: (i64, i64)| [to.0 - from.0, to.1 - from.1 - (to.0 - from.0)];
+    let [[cpu, other], [most_cpu, most_other]] = [times(after, before_end), times(before, after_end)];
+    [cpu, other, most_cpu, most_other]
+}
+
+fn sections() -> String {
+    Recording::pause();
+    let mut all = Vec::new();
+    all.extend((0..10).map(|_| section()));
+    all.extend(spawn(|| (0..10).map(|_| section()).collect::<Vec<_>>()).join().unwrap());
+    let sum = |at: usize| all.iter().map(|times| times[at]).sum::<i64>();
+    format!("{} {} {} {} {}", all.len(), sum(0), sum(1), sum(2), sum(3))
+}
+
 fn main() {
     let start = Instant::now();
     let numbers: Vec<u64> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
@@ -82,6 +149,12 @@ fn main() {
     }
     match std::env::args().nth(1).as_deref() {
         Some("once") => println!("{}", run(start)),
+        Some("sections") => println!("{}", sections()),
+        Some("each") => {
+            for _ in std::io::stdin().lines() {
+                println!("{}", sections());
+            }
+        }
         Some(many) => (0..many.parse().unwrap()).for_each(|_: u32| drop(span!("one of many"))),
         None => {}
     }

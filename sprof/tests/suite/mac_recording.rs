@@ -143,6 +143,7 @@ fn options(pid: i32, seconds: u64, off_cpu: bool) -> RecordOptions {
         probes: Vec::new(),
         spans: Vec::new(),
         heap: None,
+        paused: false,
         resources: true,
         duration: Some(Duration::from_secs(seconds)),
         keep_running: false,

@@ -80,6 +80,7 @@ mod support;
 mod swapped_files;
 mod symbols;
 mod times;
+mod tokio_spans;
 mod tracepoints;
 mod unprivileged;
 mod unreadable;

@@ -2,14 +2,16 @@
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt as _;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::support::playground::Playground;
 use crate::support::run::output;
-use crate::support::skip::perf_events;
+use crate::support::skip::{perf_events, root};
 use crate::support::target::Target;
 use crate::support::{Profile, Recording, program, record, sprof, temp_dir, wait_until};
 
@@ -151,11 +153,7 @@ fn a_running_program_has_the_spans_of_each_recording_and_of_no_other_time() {
     for _ in 0..2 {
         target.ask();
         let memory = memory_of(&target.pid());
-        let state = || {
-            let mut word = [0; 8];
-            memory.read_exact_at(&mut word, 0).unwrap();
-            u64::from_ne_bytes(word)
-        };
+        let state = || state_in(&memory);
         assert_eq!(state(), 0);
         let running = record().options(&["-p", &target.pid()]).attach();
         wait_until(|| state() != 0, || "spans are not recorded".to_owned());
@@ -167,6 +165,13 @@ fn a_running_program_has_the_spans_of_each_recording_and_of_no_other_time() {
         assert_eq!(state(), 0);
     }
     target.end();
+}
+
+/// Not 0 while spans are recorded.
+fn state_in(memory: &File) -> u64 {
+    let mut word = [0; 8];
+    memory.read_exact_at(&mut word, 0).unwrap();
+    u64::from_ne_bytes(word)
 }
 
 /// The memory that a process shares with sprof.
@@ -226,6 +231,9 @@ fn the_header_for_c_does_the_same_with_all_compilers_and_a_fork_has_its_own_span
         );
         let task = &spans(&profile, "task")[0];
         assert!(task.is_main && task.end.unwrap() >= spans(&profile, "in thread")[0].start - CLOCKS_MS);
+        // Its main thread paused the recording before all, and the fork resumed it.
+        let sampled = &profile.json["meta"]["sprof"]["recorded"]["sampled"];
+        assert_eq!(sampled["parts"], 2, "{name}: {}", profile.summary());
     }
 }
 
@@ -346,4 +354,150 @@ fn a_program_of_200_threads_records_parts_of_itself() {
         let threads: BTreeSet<&str> = waits.iter().map(|span| &*span.thread).collect();
         assert_eq!(threads.len(), 200, "{name}: {}", profile.summary());
     }
+}
+
+/// A profile of `sections` has what ran in them, and nothing else.
+fn assert_sections(recording: &Recording, profile: &Profile, truth: &str, has_waits: bool) {
+    let truth: Vec<f64> = truth.split(' ').map(|number| number.parse().unwrap()).collect();
+    let [parts, times @ ..] = *truth.first_chunk::<5>().unwrap();
+    let [cpu_ms, waited_ms, most_cpu_ms, most_waited_ms] = times.map(|ns| ns / 1e6);
+    let summary = profile.summary();
+    let calls = |function: &str| profile.share(|_| true, |names| names.iter().any(|name| name.ends_with(function)));
+    assert_eq!(calls("outside").hits, 0, "{summary}");
+    let facts = &profile.json["meta"]["sprof"]["recorded"]["sampled"];
+    let lasted: Vec<f64> = facts["lastedNs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|ns| ns.as_f64().unwrap())
+        .collect();
+    let sampled_ms: f64 = lasted.iter().skip(1).step_by(2).sum::<f64>() / 1e6;
+    assert_eq!(
+        (
+            facts["parts"].as_f64().unwrap(),
+            facts["sampledNs"].as_f64().unwrap() / 1e6
+        ),
+        (parts, sampled_ms)
+    );
+    assert!(
+        sampled_ms >= cpu_ms + waited_ms && sampled_ms <= most_cpu_ms + most_waited_ms,
+        "{facts}: {truth:?}, {summary}"
+    );
+    assert!(
+        recording.stderr.contains(&format!(" of it in {parts} parts")),
+        "{}",
+        recording.stderr
+    );
+    // Pauses are on the timeline.
+    let pauses = profile
+        .threads
+        .iter()
+        .flat_map(|thread| &thread.marker_names)
+        .filter(|name| *name == "Paused");
+    assert_eq!(pauses.count() as f64, parts + 1.0, "{summary}");
+    assert_eq!(spans(profile, "outside").len() as f64, parts, "{summary}");
+    let has = |stack: usize, function: &str| profile.names(stack).any(|name| name.ends_with(function));
+    let of = |waits: bool| -> (f64, f64) {
+        let samples = profile.samples().filter(|sample| {
+            sample
+                .stack
+                .is_some_and(|stack| has(stack, "::section") && has(stack, "[off-CPU]") == waits)
+        });
+        samples.fold((0.0, 0.0), |(number, ms), sample| (number + 1.0, ms + sample.weight))
+    };
+    let (number, ms) = of(false);
+    let error_ms = 5.0 * ms / number.sqrt();
+    assert!(
+        ms >= cpu_ms - error_ms && ms <= most_cpu_ms + error_ms,
+        "{ms} of {cpu_ms} ms in {number} samples: {summary}"
+    );
+    if has_waits {
+        // Waits are timed, and the kernel's CPU time counts some microseconds of each switch. The main thread also
+        // waits for the other one.
+        let (_, ms) = of(true);
+        assert!(
+            ms >= waited_ms - 0.1 * parts && ms <= most_waited_ms + 0.1 * parts,
+            "waited {ms} of {waited_ms} ms: {summary}"
+        );
+    }
+}
+
+#[test]
+fn only_the_sections_that_the_program_chooses_are_sampled_and_waits_are_cut_at_their_ends() {
+    let Some(()) = perf_events() else { return };
+    let (path, refuse) = (program("spans_rs").unwrap(), program("refuse").unwrap());
+    let options = ["--paused", "--off-cpu", "-r", "2000"];
+    let (recording, profile) = record().options(&options).profile(&path, &["sections"]);
+    assert_nothing_lost(&recording);
+    assert_sections(&recording, &profile, recording.stdout.trim(), true);
+    let with_ptrace = record()
+        .options(&["--paused", "-r", "1000"])
+        .under(&[refuse.to_str().unwrap(), "eperm"]);
+    let (recording, profile) = with_ptrace.profile(&path, &["sections"]);
+    assert_sections(&recording, &profile, recording.stdout.trim(), false);
+    let mut target = Target::start(&path, &["each"]);
+    target.ask();
+    let running = record().options(&options).options(&["-p", &target.pid()]).attach();
+    let memory = memory_of(&target.pid());
+    wait_until(|| state_in(&memory) != 0, || "spans are not recorded".to_owned());
+    let truth = target.ask();
+    running.signal_sprof("INT");
+    let recording = running.finish();
+    assert_sections(&recording, &recording.profile(), &truth, true);
+    target.end();
+}
+
+#[test]
+fn a_program_that_never_resumes_is_told_how_and_the_whole_machine_is_not_paused() {
+    let Some(()) = perf_events() else { return };
+    let path = program("spans_rs").unwrap();
+    let (recording, profile) = record().options(&["--paused"]).profile(&path, &["1"]);
+    assert!(
+        recording.stderr.contains("sampled 0.00 s of it in 0 parts"),
+        "{}",
+        recording.stderr
+    );
+    let cause =
+        "no samples: the recording was paused, and no program has resumed it: it calls sprof_spans::Recording::";
+    assert!(recording.stderr.contains(cause), "{}", recording.stderr);
+    assert_eq!(profile.samples().count(), 0, "{}", profile.summary());
+    for with in ["-a", "--heap"] {
+        let refused = record().options(&["--paused", with]).run(&path, &["1"]);
+        assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    }
+}
+
+#[test]
+fn a_program_that_may_not_be_recorded_learns_why_and_what_to_do() {
+    let learns = |mut command: Command, folder: &Path, sprof: &Path, words: &[&str]| {
+        command.args([folder, Path::new("only")]);
+        command.env("SPROF", sprof).env("SPROF_CACHE", "off");
+        let output = output(&mut command);
+        let [said, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        assert!(
+            output.status.success() && said.starts_with("sprof cannot record this process: "),
+            "{said}{stderr}"
+        );
+        words
+            .iter()
+            .for_each(|word| assert!(said.contains(word), "{word}: {said}"));
+        assert!(!folder.join("part.json.gz").exists(), "{said}");
+    };
+    let folder = temp_dir();
+    let mut refused = Command::new(program("refuse").unwrap());
+    refused.arg("eperm").arg(program("records_itself_rs").unwrap());
+    let words = ["Operation not permitted", "seccomp", "--cap-add PERFMON"];
+    learns(refused, folder.path(), Path::new(env!("CARGO_BIN_EXE_sprof")), &words);
+    let Some(()) = perf_events().and_then(|()| root().then_some(())) else {
+        return;
+    };
+    // The kernel protects a program that its user may not read.
+    let playground = Playground::new(&["records_itself_rs"]);
+    let path = playground.path("records_itself_rs");
+    fs::set_permissions(&path, Permissions::from_mode(0o711)).unwrap();
+    // setpriv itself has rights up to its exec.
+    let mut protected = playground.as_nobody("env");
+    protected.arg(path);
+    let words = ["the kernel protects it", "sudo ", " record -p "];
+    learns(protected, &playground.path("."), &playground.path("sprof"), &words);
 }

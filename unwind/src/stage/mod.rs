@@ -125,7 +125,7 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
             }
             RecordingEvent::Throttled => quality.throttled += 1,
             RecordingEvent::Malformed(_) => quality.malformed += 1,
-            RecordingEvent::Counter(..) | RecordingEvent::Unread(..) => {}
+            RecordingEvent::Sampling(_) | RecordingEvent::Counter(..) | RecordingEvent::Unread(..) => {}
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::data::{Data, RecordingFacts, RowValue};
+use crate::data::{Data, RecordingFacts, RowValue, SampledFacts};
 
 /// The facts, typed; the page makes words of them.
 pub(super) fn about(data: &Data, notes: &[String]) -> Value {
@@ -27,8 +27,12 @@ pub(super) fn about(data: &Data, notes: &[String]) -> Value {
         "symbolicated": data.symbolicated,
         "newer": data.newer_facts,
         "exact": data.weights.as_ref().is_some_and(|weights| weights.is_exact),
-        // The page has the line that is made of the rest.
-        "recorded": data.recorded.clone().map(|recorded| RecordingFacts { running: None, ..recorded }),
+        // The page has the line and the markers that are made of the rest.
+        "recorded": data.recorded.clone().map(|recorded| RecordingFacts {
+            running: None,
+            sampled: recorded.sampled.map(|sampled| SampledFacts { lasted_ns: Vec::new(), ..sampled }),
+            ..recorded
+        }),
         "extra": extra.collect::<Vec<_>>(),
         "notes": notes,
     })

@@ -1,6 +1,6 @@
 //! Cargo, and the workspace `tests/cargo-workspace` that it builds.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
@@ -71,6 +71,17 @@ fn away_from_cargo(command: &mut Command) {
             command.env_remove(&name);
         }
     }
+}
+
+/// Builds the package in a folder. Returns the folder of what was built, or what cargo said.
+pub(crate) fn build_in(package: &Path, name: &str) -> Result<PathBuf, String> {
+    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let mut command = Command::new("cargo");
+    away_from_cargo(&mut command);
+    command.args(["build", "--locked"]).current_dir(package);
+    let output = command.env("CARGO_TARGET_DIR", &target).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    output.status.success().then_some(target).ok_or(said)
 }
 
 /// What came of a recording.

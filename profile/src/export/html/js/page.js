@@ -51,6 +51,8 @@ function showHead() {
   /** @type {(string | HTMLElement)[]} */
   const parts = [];
   if (about.durationMs) parts.push(`${duration(about.durationMs * 1e6)} long`);
+  const sampled = about.recorded?.sampled;
+  if (sampled) parts.push(`sampled for ${duration(sampled.sampledNs)} in ${count(sampled.parts, "part", "parts")}`);
   parts.push(count(about.processes, "process", "processes"), count(about.threads, "thread", "threads"));
   const of = kind();
   if (of && of.rowsAre !== "none") parts.push(count(of.samples, of.waits ? "wait" : "sample", of.waits ? "waits" : "samples"));

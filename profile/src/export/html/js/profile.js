@@ -46,6 +46,7 @@
  * @property {number} [truncatedBeside]
  * @property {number} [unverifiedBeside]
  * @property {object} [heap]
+ * @property {{sampledNs: number, parts: number}} [sampled]
  * @property {LimitRow[]} limits
  */
 /**
