@@ -47,7 +47,9 @@ fn tasks_of_both_runtimes_have_their_spans_polls_and_futures() {
                 let named = (0..thread.marker_names.len()).filter(|at| thread.marker_names[*at] == name);
                 named.map(|at| {
                     let time = |column: &str| table["markers"][column][at].as_f64().unwrap();
-                    (time("startTime"), time("endTime"), table["markers"]["data"][at].clone())
+                    let mut data = table["markers"]["data"][at].clone();
+                    data["thread"] = json!(thread.tid);
+                    (time("startTime"), time("endTime"), data)
                 })
             });
             of_thread.collect()
@@ -85,7 +87,7 @@ fn tasks_of_both_runtimes_have_their_spans_polls_and_futures() {
         for (start, end, data) in &steps {
             let inside = computes
                 .iter()
-                .filter(|compute| compute.0 >= *start && compute.1 <= *end);
+                .filter(|compute| compute.0 >= *start && compute.1 <= *end && compute.2["thread"] == data["thread"]);
             polls += inside.inspect(|(start, end, _)| assert!(end - start >= 2.0)).count();
             let whole = requests.iter().find(|(.., of)| of["id"] == data["id"]).unwrap();
             assert!(
