@@ -365,10 +365,9 @@ fn the_summary_fits_the_terminal_and_shortens_names_first() {
         };
         assert_eq!(terminal.script.wait().unwrap().code(), Some(0));
         let text = terminal.text();
-        assert!(
-            text.contains("outer_space::Holder<int>::spin") && !text.contains("spin("),
-            "{text}"
-        );
+        // Of both instances, the one with more samples is always there.
+        let has = |of: &str| text.contains(&format!("outer_space::Holder<{of}>::spin"));
+        assert!((has("int") || has("long")) && !text.contains("spin("), "{text}");
         // What is a table; sentences are the terminal's to wrap.
         let rows = text
             .lines()
