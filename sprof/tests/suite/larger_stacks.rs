@@ -95,6 +95,7 @@ fn processes_that_start_later_are_recorded_as_before() {
 
 /// Of what runs already: two processes, whose events write to the same rings, and the whole machine.
 #[test]
+#[ignore = "long: the same of a launched program has the same rules"]
 fn deep_stacks_of_what_runs_already_are_copied_whole_too() {
     let Some(()) = perf_events() else { return };
     alone();
