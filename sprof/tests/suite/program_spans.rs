@@ -278,17 +278,17 @@ fn assert_there_or_counted(all: u32) {
     );
 }
 
-/// Of spans of one thread, and of four, slow enough that none is lost. What a span measures of itself is inside of it
-/// or around it.
+/// Of spans of one thread, and of four, slow enough that few are lost where the host takes the CPUs away for longer than
+/// a ring lasts. What a span measures of itself is inside of it or around it.
 #[test]
-#[ignore = "takes a minute: 400,000 spans have the same rules"]
+#[ignore = "takes minutes: 400,000 spans have the same rules"]
 fn ten_million_spans_are_exact_in_number_sum_and_longest_or_are_counted() {
     let Some(()) = perf_events() else { return };
     for threads in [1, 4] {
-        let [of_each, ns] = [10_000_000 / threads, 1_000].map(|number| number.to_string());
+        let [of_each, ns] = [10_000_000 / threads, 4_000].map(|number| number.to_string());
         let program = program("spans_rs").unwrap();
         let recording = record().run(program, &[&threads.to_string(), &of_each, &ns]);
-        assert_nothing_lost(&recording);
+        assert_eq!(recording.code, Some(0), "{}", recording.stderr);
         let words = recording.stdout.split_whitespace();
         let truth: Vec<f64> = words.map(|ns| ns.parse::<f64>().unwrap() / 1e6).collect();
         let [inside, around, longest_inside, longest_around] = truth[..] else {
@@ -304,10 +304,14 @@ fn ten_million_spans_are_exact_in_number_sum_and_longest_or_are_counted() {
         };
         let json: Value = serde_json::from_str(&report("json")).unwrap();
         let row = &json["views"][0]["rows"][0];
-        assert_eq!(
-            (row["name"].as_str(), row["count"].as_u64()),
-            (Some("paced"), Some(10_000_000))
-        );
+        let lost = Profile::read(&recording.output).figure_if_any(&["lost, ring full: spans"]);
+        let lost = lost.unwrap_or_default();
+        assert_eq!(row["name"], "paced");
+        assert_eq!(row["count"].as_f64().unwrap() + lost, 10_000_000.0, "{row}");
+        assert!(lost < 100_000.0, "{lost} were lost");
+        if lost > 0.0 {
+            continue;
+        }
         let [total, longest] = ["total_ms", "max_ms"].map(|key| row[key].as_f64().unwrap());
         // Two clocks, of which one is placed on the other each round.
         assert!(
