@@ -278,8 +278,8 @@ fn assert_there_or_counted(all: u32) {
     );
 }
 
-/// Of spans of one thread, and of four, slow enough that few are lost where the host takes the CPUs away for longer than
-/// a ring lasts. What a span measures of itself is inside of it or around it.
+/// Of spans of one thread, and of four, slow enough that few are lost where the host takes the CPUs away for longer
+/// than a ring lasts. What a span measures of itself is inside of it or around it.
 #[test]
 #[ignore = "takes minutes: 400,000 spans have the same rules"]
 fn ten_million_spans_are_exact_in_number_sum_and_longest_or_are_counted() {
