@@ -309,16 +309,14 @@ fn ten_million_spans_are_exact_in_number_sum_and_longest_or_are_counted() {
         assert_eq!(row["name"], "paced");
         assert_eq!(row["count"].as_f64().unwrap() + lost, 10_000_000.0, "{row}");
         assert!(lost < 100_000.0, "{lost} were lost");
-        if lost > 0.0 {
-            continue;
-        }
         let [total, longest] = ["total_ms", "max_ms"].map(|key| row[key].as_f64().unwrap());
-        // Two clocks, of which one is placed on the other each round.
+        // The program has another clock than sprof, which compares both each round.
         assert!(
-            total > inside * 0.999 && total < around * 1.001,
-            "{inside} {total} {around}"
+            total + lost * longest_around > inside * 0.999 && total < around * 1.001,
+            "{inside} {total} {around}, {lost} lost"
         );
-        let is_longest = longest > longest_inside - CLOCKS_MS && longest < longest_around + CLOCKS_MS;
+        // The longest one may be lost, too.
+        let is_longest = (lost > 0.0 || longest > longest_inside - CLOCKS_MS) && longest < longest_around + CLOCKS_MS;
         assert!(is_longest, "{longest_inside} {longest} {longest_around}");
         let kept = row["kept"].as_u64().unwrap();
         assert!((100_000..=300_000).contains(&kept), "{row}");
