@@ -30,8 +30,13 @@ function foldedStacks() {
 /** @param {string} text @param {string} what */
 async function copy(text, what) {
   // Pages of other machines without TLS have no `clipboard`.
-  if (navigator.clipboard) await navigator.clipboard.writeText(text);
-  else {
+  if (navigator.clipboard) {
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      return hint(`The browser refuses to copy ${what}.`);
+    }
+  } else {
     const area = make("textarea", { "aria-hidden": true });
     area.value = text;
     document.body.append(area);
