@@ -41,7 +41,7 @@ const VIEWS: [View; 15] = [
 /// Reads the file with the samples that are selected; true asks for the fields of markers.
 pub(crate) type ReadFile = Box<dyn Fn(&SelectArgs, bool) -> Result<Input, Failure>>;
 
-/// Source and machine code of a function, in lines of so many columns.
+/// Source and machine code of a function; the last argument is the width of its lines, in columns.
 pub(crate) type Annotate = Box<dyn Fn(&Input, &SelectArgs, &str, usize) -> Result<Vec<String>, Failure>>;
 
 /// What is shown: samples, and a view of them.
@@ -287,10 +287,13 @@ impl BrowseScreen {
     }
 
     fn fail(&mut self, failure: Failure) {
-        self.message = match failure {
-            Failure::Failed { message, .. } => one_line(&message).into_owned(),
-            other => one_line(&format!("{other:?}")).into_owned(),
+        let message = match failure {
+            Failure::Failed { message, .. } | Failure::NothingRan { message, .. } => message,
+            Failure::Usage(error) => error.to_string(),
+            // Nothing is written to stdout here.
+            Failure::BrokenPipe => String::new(),
         };
+        self.message = one_line(&message).into_owned();
     }
 
     fn undo(&mut self) {
