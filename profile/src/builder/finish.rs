@@ -50,7 +50,7 @@ impl Builder {
             let room = MARKERS_PER_THREAD.saturating_sub(self.recording_markers.len());
             self.counts.markers_left_out += pauses.len().saturating_sub(room) as u64;
             self.recording_markers.extend(pauses.into_iter().take(room));
-            // What the kernel counted is of pauses, too.
+            // The kernel counted in pauses, too.
             (quality.cpu_time_ns, quality.cpu_account.accounted_ns) = (None, None);
             info.events.iter_mut().for_each(|event| event.counts = None);
             facts

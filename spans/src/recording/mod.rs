@@ -95,7 +95,7 @@ impl Recording {
     }
 
     /// From here on the recording of this process samples, whoever began it: `sprof record --paused`, any other
-    /// `sprof record`, or [`Recording::start`]. The state is that of the whole recording, on all threads and in all
+    /// `sprof record`, or [`Recording::start`]. There is one state for the whole recording, on all threads and in all
     /// processes, and the last call counts.
     ///
     /// Nothing is waited for: sprof sees the time of the call. Where nothing is recorded this is nearly nothing, and a

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
     target.write(&term, |out| out.write_all(&text))
 }
 
-/// The annotation as text in so many columns, without colours.
+/// The annotation as text of this width in columns, without colours.
 pub(super) fn lines(args: &AnnotateArgs, input: &Input, columns: usize) -> Result<Vec<String>, Failure> {
     let page = AnnotatedOutput {
         color: false,

@@ -1,8 +1,8 @@
 //! Spans whose times it prints. For each line on stdin, or once with the argument `once`: ten rounds that compute for
 //! 40 % and sleep for 60 %, and a message to another thread. It answers with the times of the spans `round`: before and
-//! after their begin, before and after their end. With a number: so many spans at once. With three: so many threads,
-//! spans of each, and ns of each; it answers with the sum of what passed inside and around, and with the longest of
-//! both.
+//! after their begin, before and after their end. With a number N: N spans, one
+//! after the other. With three numbers THREADS N NS: in each thread N spans of NS ns; it answers with the sum of what
+//! passed inside and around, and with the longest of both.
 //!
 //! With `sections`, or with `each` for each line: chosen sections, of this thread and of one that starts in a pause. It
 //! answers with their number, then CPU time and other time of what is surely inside, and of what is inside at most, ns.

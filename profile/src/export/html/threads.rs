@@ -129,7 +129,7 @@ fn line(data: &Data, counter: &Counter, rows: &ThreadRows, columns: &mut PageCol
     {
         points = within_life(points, thread);
     }
-    // A rate is that of the time before its point, and a file has 0 before the first level.
+    // A point has the rate since the point before it, and a file has 0 before the first level.
     if let [first, second, ..] = &mut points[..]
         && (!is_sum || first.0 >= second.0)
     {

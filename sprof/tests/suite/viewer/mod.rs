@@ -266,7 +266,7 @@ const COUNTERS: &str = "[...document.querySelectorAll('.row-counter')].map((row,
     return [row.title, document.getElementById('hint').textContent, document.getElementById('value').textContent];
 })";
 
-/// The most of the memory is that of the report, and values have units.
+/// The largest value of the memory line equals the report's, and values have units.
 fn assert_counters(profile: &Path, counters: &Value) {
     let resources = report(profile, &["--view", "resources"]);
     let rows = resources["views"][0]["rows"].as_array().unwrap();

@@ -19,7 +19,7 @@ function lineAmount(line, value) {
 
 /** The value of a line at a time, in words; nothing where the line has none. @param {CounterLine} line @param {number} time */
 function valueAt(line, time) {
-  // A rate is that of the time before its point, a level that of the last reading.
+  // A point has the rate since the point before it. A level holds until the next reading.
   const at = line.rate ? Math.max(1, firstAt(line.time, time)) : firstAt(line.time, time + 1) - 1;
   return time < line.time[0] || at >= line.time.length ? "" : lineAmount(line, (line.value[at] / 65535) * line.most);
 }
