@@ -30,7 +30,7 @@ enum FrameKey {
 }
 
 /// Makes each frame once, and remembers the frame of each address per process.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct FrameResolver {
     pub(super) tables: FrameTables,
     kernel: Images,

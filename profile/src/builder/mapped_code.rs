@@ -6,7 +6,7 @@ use recording::stack::Frame;
 use crate::recorded::tables::FrameId;
 
 /// Mappings of a process, and the frames of its addresses.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct MappedCode {
     pub(super) images: Images,
     /// Frames of looked-up addresses; valid for the images as they are.
@@ -17,7 +17,7 @@ pub(super) struct MappedCode {
 
 /// A hash table with open addressing. A slot has 16 bytes, so a look-up costs one cache miss, and those of a stack
 /// overlap.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct ResolvedFrames {
     slots: Vec<FrameSlot>,
     len: usize,

@@ -121,6 +121,34 @@ impl Builder {
         }
     }
 
+    /// A copy of all events so far, from which a profile can be made while this builder takes further events. `None`
+    /// if samples go to a file ([`Builder::spill_to`]).
+    pub fn snapshot(&self) -> Option<Builder> {
+        self.spill.is_none().then(|| Builder {
+            options: self.options,
+            zero: self.zero,
+            strings: self.strings.clone(),
+            stacks: self.stacks.clone(),
+            resolver: self.resolver.clone(),
+            processes: self.processes.clone(),
+            machine: self.machine.clone(),
+            counts: self.counts,
+            queue: self.queue.clone(),
+            wait_reasons: self.wait_reasons.clone(),
+            waits: self.waits.clone(),
+            running: self.running.clone(),
+            sampled: self.sampled.clone(),
+            spans: self.spans.clone(),
+            recording_markers: self.recording_markers.clone(),
+            points_kept: self.points_kept,
+            scratch: Vec::new(),
+            resolved: Vec::new(),
+            remembered: self.remembered,
+            has_same_frames: self.has_same_frames,
+            spill: None,
+        })
+    }
+
     /// The instant of a time in the profile.
     fn instant(&self, at: i64) -> Timestamp {
         let time = i128::from(self.zero.0) + i128::from(at);

@@ -37,7 +37,7 @@ const MOST_PIECES: i64 = 64;
 const MISSED_RETURN_NS: i64 = 100_000;
 
 /// Kernel functions that wait, with their reasons.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct WaitReasons {
     /// (start, end, reason), ascending.
     functions: Vec<(Avma, Avma, WaitReason)>,
@@ -123,7 +123,7 @@ enum SwitchState {
 }
 
 /// A thread's CPU time since its last sample, by its switches.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct CpuTime {
     /// If the thread is on a CPU: the time up to which `ns` counts.
     counted_to: Option<i64>,
@@ -231,7 +231,7 @@ struct ShortWaits {
 }
 
 /// Waits of one thread that are not among its samples yet, and the state for the next wait.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct ThreadWaits {
     state: SwitchState,
     /// For a thread that existed before: time of its first recorded switches.

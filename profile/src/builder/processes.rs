@@ -22,7 +22,7 @@ use crate::recorded::thread::{ProcessId, RecordedMarker};
 use crate::recorded::usage::{AnonymousReadings, ProcessUsage};
 
 /// A process while events come in.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct LiveProcess {
     pub(super) id: String,
     pub(super) pid: i32,
@@ -64,7 +64,7 @@ pub(super) enum ProgramFile {
 }
 
 /// A thread while events come in.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct LiveThread {
     pub(super) process: usize,
     pub(super) tid: i32,
@@ -109,6 +109,7 @@ impl LiveThread {
 }
 
 /// All processes and threads seen so far, and those of the pids and tids in use now.
+#[derive(Clone)]
 pub(super) struct Processes {
     /// Represents code without a file.
     nameless: Arc<Module>,

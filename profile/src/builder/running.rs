@@ -33,7 +33,7 @@ struct RunningStep {
 }
 
 /// The numbers of threads on a CPU, and of those that lost theirs, over time.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct RunningCount {
     places: FxHashMap<Pid, FxHashMap<Tid, ThreadPlace>>,
     /// Ascending.

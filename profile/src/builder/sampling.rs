@@ -8,7 +8,7 @@ use crate::recorded::thread::{MarkerKind, RecordedMarker};
 const MOST_PARTS: usize = 100_000;
 
 /// The sampled parts of the recording.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct SampledParts {
     /// Ascending: the ends of sampled parts and of pauses, one after the other. It begins sampled.
     changes: Vec<i64>,

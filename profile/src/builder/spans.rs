@@ -23,7 +23,7 @@ const MAX_KEY_BYTES: usize = 100;
 const MAX_PLOTS: usize = 100;
 
 /// The spans so far.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Spans {
     names: FxHashMap<Box<str>, u32>,
     /// By name. The last one has all names beyond [`MAX_NAMES`].
@@ -44,6 +44,7 @@ struct SpanGroup {
     thinned: u32,
 }
 
+#[derive(Clone)]
 struct KeptSpan {
     thread: Thread,
     start: i64,

@@ -632,3 +632,24 @@ fn losses_without_a_pause_are_one_marker() {
         .collect();
     assert_eq!(counts, [210_000, 7, 7]);
 }
+
+#[test]
+fn a_snapshot_is_the_profile_so_far_and_what_comes_later_changes_only_the_builder() {
+    let add = |stream: &mut Stream, from: u64, until: u64| {
+        for ms in from..until {
+            stream.sample(1, 1, ms, &[ip(0x1100 + ms % 7), ret(0x1201)]);
+        }
+    };
+    let (mut stream, mut first) = (Stream::with_app(), Stream::with_app());
+    add(&mut stream, 1, 100);
+    add(&mut first, 1, 100);
+    let snapshot = stream.0.snapshot().unwrap();
+    stream.exec(1, "next", 100);
+    add(&mut stream, 100, 200);
+    assert_eq!(written(&Stream(snapshot).finish()), written(&first.finish()));
+    assert_eq!(stream.finish().counts().samples, 199);
+
+    let mut on_disk = Stream::with_app();
+    on_disk.0.spill_to(tempfile::tempfile().unwrap());
+    assert!(on_disk.0.snapshot().is_none());
+}

@@ -15,7 +15,7 @@ use recording::varint::{put, take};
 use super::owned_event::OwnedEvent;
 
 /// Events in order.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(in super::super) struct QueueBlock {
     samples: Vec<u8>,
     /// Events other than samples: the end of the samples before the event, its time, and the event.

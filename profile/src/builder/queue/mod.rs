@@ -28,7 +28,7 @@ const LARGE_SAMPLE_BYTES: usize = 2 << 10;
 const WAITING_BLOCKS: usize = 20;
 
 /// Events in the order in which they came. Events of waits and named events do not wait here.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct EventQueue {
     full: VecDeque<QueueBlock>,
     last: QueueBlock,

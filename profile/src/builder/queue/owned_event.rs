@@ -5,7 +5,7 @@ use recording::event::{EventKind, Mapping, Pid, ProcessEvent, Thread, ThreadEven
 use recording::module::Image;
 
 /// An event without borrowed parts.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in super::super) enum OwnedEvent {
     Start(Pid, Pid),
     End(Pid),
