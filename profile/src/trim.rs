@@ -28,6 +28,7 @@ impl ProfilePart {
             from_ms,
             to_ms,
             marker,
+            outside_marker,
             inside,
             outside,
             // Of the spans of `inside`.
@@ -37,7 +38,7 @@ impl ProfilePart {
             drop,
         } = &self.filter;
         let lists = [threads, processes, categories, inside, outside, focus, hide, drop];
-        let has_range = from_ms.is_some() || to_ms.is_some() || marker.is_some();
+        let has_range = from_ms.is_some() || to_ms.is_some() || marker.is_some() || outside_marker.is_some();
         !has_range && lists.iter().all(|list| list.is_empty()) && self.min_samples < 2
     }
 }

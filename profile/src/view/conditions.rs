@@ -6,6 +6,9 @@ use super::filter::{Filter, NotFound, find, not_found, wanted_categories, wanted
 use super::span_times::{SelectedSpans, TimeSpans, Times, contains, joined};
 use crate::data::{Data, Marker, NONE};
 
+/// For each process, by its pid, the times of markers: sorted and not overlapping.
+type MarkerTimes<'a> = FxHashMap<&'a str, TimeSpans>;
+
 /// A filter, applied to the tables of a profile.
 #[derive(Clone, Debug)]
 pub(super) struct ResolvedFilter<'a> {
@@ -16,7 +19,9 @@ pub(super) struct ResolvedFilter<'a> {
     /// For each stack; the last entry is for samples without one.
     pub(super) seen: Vec<SampleKinds>,
     /// `None`: the filter names no marker.
-    markers: Option<FxHashMap<&'a str, TimeSpans>>,
+    markers: Option<MarkerTimes<'a>>,
+    /// `None`: the filter names no marker to leave out.
+    outside_markers: Option<MarkerTimes<'a>>,
     /// `None`: the filter names no span.
     pub(super) spans: Option<SelectedSpans>,
     pub(super) from_ms: Option<f64>,
@@ -29,7 +34,8 @@ impl<'a> ResolvedFilter<'a> {
     pub(super) fn new(data: &'a Data, filter: &Filter) -> Result<ResolvedFilter<'a>, NotFound> {
         let wanted_threads = wanted_threads(data, filter)?;
         let wanted_categories = wanted_categories(data, filter)?;
-        let markers = filter.marker.as_deref().map(|name| markers(data, name)).transpose()?;
+        let marker_times = |name: &Option<String>| name.as_deref().map(|name| markers(data, name)).transpose();
+        let [inside_markers, outside_markers] = [&filter.marker, &filter.outside_marker].map(marker_times);
         let spans = SelectedSpans::new(data, filter, &wanted_threads)?;
         let on_stack = |names: &[String]| match names.is_empty() {
             true => Ok(None),
@@ -48,7 +54,8 @@ impl<'a> ResolvedFilter<'a> {
             is_hidden: marked(data, &filter.hide)?,
             wanted_threads,
             category_of,
-            markers,
+            markers: inside_markers?,
+            outside_markers: outside_markers?,
             spans,
             from_ms: filter.from_ms,
             to_ms: filter.to_ms,
@@ -86,6 +93,10 @@ impl<'a> ResolvedFilter<'a> {
             (Some(to), Some(end)) => to.min(end),
             (to, end) => to.or(end)?,
         };
+        // Outside of markers, each process has times of its own.
+        if self.outside_markers.is_some() {
+            return None;
+        }
         let of_markers = self
             .markers
             .as_ref()
@@ -110,7 +121,8 @@ impl<'a> ResolvedFilter<'a> {
         TimeRanges {
             from_ms: self.from_ms,
             to_ms: self.to_ms,
-            markers: (self.markers.as_ref()).map(|markers| markers.get(pid).map_or(&[][..], Vec::as_slice)),
+            markers: self.markers.as_ref().map(|markers| of_process(markers, pid)),
+            outside_markers: { self.outside_markers.as_ref() }.map_or(&[], |markers| of_process(markers, pid)),
             inside,
             outside,
         }
@@ -122,6 +134,7 @@ pub(super) struct TimeRanges<'a> {
     from_ms: Option<f64>,
     to_ms: Option<f64>,
     markers: Option<Times<'a>>,
+    outside_markers: Times<'a>,
     inside: Option<Times<'a>>,
     outside: Times<'a>,
 }
@@ -131,6 +144,7 @@ impl TimeRanges<'_> {
         self.from_ms.is_none_or(|from| time_ms >= from)
             && self.to_ms.is_none_or(|to| time_ms < to)
             && self.markers.is_none_or(|markers| contains(markers, time_ms))
+            && !contains(self.outside_markers, time_ms)
             && self.inside.is_none_or(|inside| contains(inside, time_ms))
             && !contains(self.outside, time_ms)
     }
@@ -198,9 +212,9 @@ fn leaf_categories(data: &Data) -> Vec<u32> {
     categories
 }
 
-/// For each process, the times of markers with this name: sorted and not overlapping.
-fn markers<'a>(data: &'a Data, name: &str) -> Result<FxHashMap<&'a str, TimeSpans>, NotFound> {
-    let mut spans: FxHashMap<&str, TimeSpans> = FxHashMap::default();
+/// The times of markers with this name.
+fn markers<'a>(data: &'a Data, name: &str) -> Result<MarkerTimes<'a>, NotFound> {
+    let mut spans: MarkerTimes<'a> = FxHashMap::default();
     for thread in &data.threads {
         let of_name = thread.markers.iter().filter(|marker| data.text(marker.name) == name);
         let of_name = of_name.map(|marker| (marker.start_ms, marker.end_ms));
@@ -215,6 +229,10 @@ fn markers<'a>(data: &'a Data, name: &str) -> Result<FxHashMap<&'a str, TimeSpan
         *spans = joined(std::mem::take(spans));
     }
     Ok(spans)
+}
+
+fn of_process<'a>(markers: &'a MarkerTimes<'_>, pid: &str) -> Times<'a> {
+    markers.get(pid).map_or(&[], Vec::as_slice)
 }
 
 /// For each stack, true if it contains one of the functions.

@@ -19,6 +19,8 @@ pub struct Filter {
     pub to_ms: Option<f64>,
     /// Only times inside a marker of this name in a thread of the same process.
     pub marker: Option<String>,
+    /// Only times outside of all markers of this name in the threads of the same process.
+    pub outside_marker: Option<String>,
     /// Only what a thread did inside a span with any of these names. Empty: all.
     pub inside: Vec<String>,
     /// Only what a thread did outside of all spans with any of these names.

@@ -308,6 +308,14 @@ fn times_threads_processes_categories_and_markers_select() {
         }),
         3
     );
+    // All others, of both processes.
+    assert_eq!(
+        count(Filter {
+            outside_marker: Some("bench".into()),
+            ..base()
+        }),
+        5
+    );
     for (filter, expected) in [
         (
             Filter {
@@ -319,6 +327,13 @@ fn times_threads_processes_categories_and_markers_select() {
         (
             Filter {
                 marker: Some("x".into()),
+                ..base()
+            },
+            "it has bench",
+        ),
+        (
+            Filter {
+                outside_marker: Some("x".into()),
                 ..base()
             },
             "it has bench",

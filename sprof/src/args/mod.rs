@@ -433,6 +433,7 @@ mod tests {
                     "time-range",
                     "category",
                     "marker",
+                    "outside-marker",
                     "focus",
                     "hide",
                     "drop",

@@ -33,6 +33,10 @@ pub(crate) struct PartArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) marker: Option<String>,
 
+    /// Only samples outside of all markers with this name in the threads of the same process.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) outside_marker: Option<String>,
+
     /// Only what threads did inside a span with this name: a section that the program marked, by its whole name or any
     /// part of the name. May be given several times.
     #[arg(long, value_name = "SPAN")]
@@ -151,11 +155,13 @@ impl PartArgs {
             ("--time-range", range.as_slice()),
             ("--category", &self.category),
             ("--marker", self.marker.as_slice()),
+            ("--outside-marker", self.outside_marker.as_slice()),
             ("--inside", &self.inside),
             ("--outside", &self.outside),
             ("--slowest", slowest.as_slice()),
             ("--focus", &self.focus),
             ("--hide", &self.hide),
+            ("--drop", &self.drop),
         ];
         typed(&options)
     }
@@ -170,6 +176,7 @@ impl PartArgs {
             to_ms: ms(self.time_range.and_then(|range| range.to_s)),
             categories: self.category.clone(),
             marker: self.marker.clone(),
+            outside_marker: self.outside_marker.clone(),
             inside: self.inside.clone(),
             outside: self.outside.clone(),
             span_part: self.slowest.map(SpanPart::Slowest),
@@ -198,6 +205,7 @@ impl PartArgs {
         list("processes", &self.process);
         list("category", &self.category);
         list("while marker", self.marker.as_slice());
+        list("outside of marker", self.outside_marker.as_slice());
         list("inside", &self.inside);
         list("outside", &self.outside);
         list("stacks with", &self.focus);

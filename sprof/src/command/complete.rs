@@ -153,7 +153,7 @@ fn candidates(expected: Expected, words: &[String]) -> Vec<(String, String)> {
                 "thread" => of_file(|data| data.threads.iter().map(|thread| thread.name.clone()).collect()),
                 "process" => of_file(|data| data.threads.iter().map(|thread| thread.process_name.clone()).collect()),
                 "category" => of_file(|data| data.categories.iter().map(|category| category.name.clone()).collect()),
-                "marker" => of_file(|data| {
+                "marker" | "outside_marker" => of_file(|data| {
                     let markers = data.threads.iter().flat_map(|thread| &thread.markers);
                     markers.map(|marker| data.text(marker.name).to_owned()).collect()
                 }),

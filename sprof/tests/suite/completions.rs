@@ -87,6 +87,10 @@ fn names_of_the_file_are_offered() {
         bash(&format!("sprof export {with_spans} --outside fe"), "fe"),
         ["fetch"]
     );
+    assert_eq!(
+        bash(&format!("sprof report {with_spans} --outside-marker re"), "re"),
+        ["request"]
+    );
     let rules = bash(
         &format!("sprof check {with_spans} --max-increase span:fetch.p9"),
         "fetch.p9",

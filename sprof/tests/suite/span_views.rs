@@ -170,6 +170,12 @@ fn all_commands_choose_what_is_inside_and_outside_of_spans() {
         folded(&["--outside", "request"]),
         format!("shop;main;idle {}\n", ms(1000))
     );
+    // A span is a marker of its process.
+    assert_eq!(folded(&["--marker", "request"]), inside);
+    assert_eq!(
+        folded(&["--outside-marker", "request"]),
+        folded(&["--outside", "request"])
+    );
     let slowest = ["--inside", "quest", "--slowest", "1"];
     assert_eq!(
         folded(&slowest),
