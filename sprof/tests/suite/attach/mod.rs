@@ -14,7 +14,7 @@ use crate::support;
 use crate::support::machine::alone;
 use crate::support::playground::Playground;
 use crate::support::skip::{Need, has, perf_events, root};
-use crate::support::steal::undisturbed;
+use crate::support::steal::with_stolen_ms;
 use crate::support::target::{Target, cpu_ms};
 use crate::support::{Profile, Recording, copy_program, program, record, sprof};
 
