@@ -34,10 +34,15 @@ NOINLINE void crash(void) {
 }
 
 static void sleep_until_signal(void) {
+    // It may come as soon as `ready` is printed.
+    sigset_t interrupt, before;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    sigprocmask(SIG_BLOCK, &interrupt, &before);
     printf("ready\n");
     fflush(stdout);
     for (;;) {
-        pause();
+        sigsuspend(&before);
         if (caught) {
             printf("caught\n");
             fflush(stdout);
