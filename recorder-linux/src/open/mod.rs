@@ -115,6 +115,9 @@ pub(crate) fn open(scope: Scope, pid: i32, wanted: &WantedEvents<'_>) -> Result<
                 .to_owned(),
         );
     }
+    if named.has_breakpoints() {
+        announcements.extend(breakpoints::danger());
+    }
     if off_cpu && !choice.may_sample_kernel {
         announcements.push(
             "waits are timed, but their stacks are guesses, and their reasons are not known: these are in the kernel"

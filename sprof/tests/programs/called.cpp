@@ -20,6 +20,8 @@
 #include <thread>
 #include <unistd.h>
 
+#include "breakpoints.h"
+
 #define APART __attribute__((noinline, noclone))
 
 static volatile long sink;
@@ -127,6 +129,7 @@ static void all(long n) {
 }
 
 int main(int argc, char **argv) {
+    outlive_breakpoints_without_a_cause();
     const char *what = argc > 1 ? argv[1] : "sleeps";
     long n = argc > 2 ? atol(argv[2]) : 10;
     if (strcmp(what, "ways") == 0) {

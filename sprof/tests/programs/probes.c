@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "breakpoints.h"
+
 // A note as systemtap's sys/sdt.h lays it out: location, base, semaphore, provider, name, arguments.
 #define MARK(name, semaphore, arguments, ...)                      \
     __asm__ volatile("990: nop\n"                                  \
@@ -99,6 +101,7 @@ __attribute__((noinline)) void marks(int n) {
 }
 
 int main(int argc, char **argv) {
+    outlive_breakpoints_without_a_cause();
     const char *what = argc > 1 ? argv[1] : "calls";
     long n = argc > 2 ? atol(argv[2]) : 1000;
     if (strcmp(what, "sleep") == 0)

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 
 use crate::probes::breakpoints;
 use crate::support::playground::Playground;
-use crate::support::run::Recording;
+use crate::support::run::{PATIENCE, Recording};
 use crate::support::{Profile, program, record, skip};
 use serde_json::Value;
 
@@ -237,12 +238,9 @@ fn where_records_are_lost_no_span_is_longer_than_the_longest_call() {
     recorder.arg(playground.path("called")).args(["naps", "2000"]);
     recorder.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut recorder = recorder.spawn().unwrap();
-    let mut out_lines = BufReader::new(recorder.stdout.take().unwrap());
-    let mut next_line = || {
-        let mut line = String::new();
-        out_lines.read_line(&mut line).unwrap();
-        line
-    };
+    let (sender, lines) = mpsc::channel();
+    let stdout = BufReader::new(recorder.stdout.take().unwrap());
+    std::thread::spawn(move || stdout.lines().try_for_each(|line| sender.send(line.unwrap())));
     let pid = recorder.id().to_string();
     let signal = |name: &str| {
         assert!(
@@ -253,11 +251,16 @@ fn where_records_are_lost_no_span_is_longer_than_the_longest_call() {
                 .success()
         );
     };
-    assert_eq!(next_line(), "start\n");
+    // A stopped sprof keeps the pipe open when the program has ended.
+    let next_line = || {
+        let line = lines.recv_timeout(PATIENCE);
+        line.inspect_err(|_| signal("KILL")).unwrap()
+    };
+    assert_eq!(next_line(), "start");
     signal("STOP");
-    assert_eq!(next_line(), "half\n");
+    assert_eq!(next_line(), "half");
     signal("CONT");
-    let longest: f64 = next_line().trim().strip_prefix("longest=").unwrap().parse().unwrap();
+    let longest: f64 = next_line().strip_prefix("longest=").unwrap().parse().unwrap();
     let output = recorder.wait_with_output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     let profile = Profile::read(&out);

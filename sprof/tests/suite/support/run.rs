@@ -13,7 +13,7 @@ use super::target::cpu_ms;
 use super::{Profile, machine, temp_dir};
 
 /// No test waits longer than this for another process: a hang is a failure, not a stuck test run.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits for something that another process does. `otherwise` says what did not happen.
 pub(crate) fn wait_until(condition: impl Fn() -> bool, otherwise: impl FnOnce() -> String) {
