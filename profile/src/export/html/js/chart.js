@@ -25,17 +25,18 @@ function chartOf(samples, of, span, width) {
   const scale = width / (span.to - span.from);
   const nsEach = nsPerWeight(of);
   const order = samples.sorted ? null : [...time.keys()].sort((a, b) => time[a] - time[b]);
-  let inside = 0;
-  inRange(samples, span, () => inside++);
+  const first = samples.sorted ? firstAt(time, span.from) : 0;
+  const inside = samples.sorted ? firstAt(time, span.to) - first : time.reduce((number, at) => number + (at >= span.from && at < span.to ? 1 : 0), 0);
   const each = Math.max(1, Math.ceil(inside / (width * CHART_SAMPLES)));
   /** For each pixel, stacks and their lengths by turns. @type {number[][]} */
   const pixels = Array.from({ length: width }, () => []);
-  for (let at = 0; at < time.length; at += each) {
+  for (let at = of.waits ? 0 : first; at < time.length; at += each) {
     const row = order ? order[at] : at;
     if (!focused[stack[row]]) continue;
     const w = weight ? weight[row] : samples.each;
     const length = ((of.waits ? w : of.isPartOfTime ? (of.intervalNs ?? 0) : w * nsEach) / 1000) * scale * each;
     const begin = (time[row] - span.from) * scale - (of.waits ? 0 : length);
+    if (begin >= width && samples.sorted && (of.waits || !weight)) break;
     const end = Math.max(begin + length, begin + 0.001);
     for (let pixel = Math.max(0, Math.floor(begin)); pixel < Math.min(width, end); pixel++) {
       pixels[pixel].push(stack[row], Math.min(pixel + 1, end) - Math.max(pixel, begin));
@@ -54,21 +55,26 @@ function chartOf(samples, of, span, width) {
     return path;
   };
   const columns = pixels.map((parts) => {
+    /** @type {Map<number, number>} */
+    const ofNodes = new Map();
+    for (let at = 0; at < parts.length; at += 2) {
+      const node = profile.stackNode[parts[at]];
+      ofNodes.set(node, (ofNodes.get(node) ?? 0) + parts[at + 1]);
+    }
     /** @type {[number[], number][]} */
-    let paths = [];
-    for (let at = 0; at < parts.length; at += 2) paths.push([pathOf(profile.stackNode[parts[at]]), parts[at + 1]]);
+    let paths = [...ofNodes].map(([node, length]) => [pathOf(node), length]);
     const column = [];
-    while (paths.length > 0) {
+    while (paths.length > 1) {
       const depth = column.length;
       /** @type {Map<number, number>} */
       const lengths = new Map();
       for (const [path, length] of paths) lengths.set(path[depth] ?? -1, (lengths.get(path[depth] ?? -1) ?? 0) + length);
       const [func] = [...lengths].reduce((most, next) => (next[1] > most[1] ? next : most));
-      if (func < 0) break;
+      if (func < 0) return column;
       column.push(func);
       paths = paths.filter(([path]) => path[depth] === func);
     }
-    return column;
+    return paths.length === 0 ? column : paths[0][0];
   });
   const stacks = columns.filter((column) => column.length > 0);
   let common = stacks.length > 0 ? stacks[0].length - 1 : 0;

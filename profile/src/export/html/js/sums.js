@@ -26,24 +26,6 @@
  * @property {Sums | null} variance Of all of these, of measures of the heap.
  */
 
-/**
- * Calls `each` with the rows of samples in the range.
- * @param {Samples} samples
- * @param {TimeSpan | null} range
- * @param {(row: number) => void} each
- */
-function inRange(samples, range, each) {
-  const { time, sorted } = samples;
-  const length = time.length;
-  if (!range) {
-    for (let row = 0; row < length; row++) each(row);
-  } else if (sorted) {
-    for (let row = firstAt(time, range.from); row < length && time[row] < range.to; row++) each(row);
-  } else {
-    for (let row = 0; row < length; row++) if (time[row] >= range.from && time[row] < range.to) each(row);
-  }
-}
-
 /** The first row at this time or later. @param {Float64Array} times @param {number} at */
 function firstAt(times, at) {
   let [low, high] = [0, times.length];

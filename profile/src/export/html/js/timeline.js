@@ -181,7 +181,23 @@ function drawTimeline() {
   }
 }
 
-const columnsCanvas = document.createElement("canvas");
+const imageCanvas = document.createElement("canvas");
+
+/** The pixels as what another canvas can draw enlarged. @param {ImageData} image */
+function canvasOf(image) {
+  if (imageCanvas.width !== image.width) imageCanvas.width = image.width;
+  if (imageCanvas.height !== image.height) imageCanvas.height = image.height;
+  imageCanvas.getContext("2d")?.putImageData(image, 0, 0);
+  return imageCanvas;
+}
+
+/** Red, green and blue of any colour, 0 to 255. @param {CanvasRenderingContext2D} context @param {string} color */
+function rgbOf(context, color) {
+  // As `#rrggbb`, whatever it was.
+  context.fillStyle = color;
+  const rgb = parseInt(String(context.fillStyle).slice(1), 16);
+  return [rgb >> 16, (rgb >> 8) & 0xff, rgb & 0xff];
+}
 
 /**
  * Columns of a row, as pixels: a rectangle for each takes ten times as long.
@@ -195,11 +211,9 @@ function columnsOf(context, width, room, full) {
   return {
     /** @param {Float64Array} heights @param {string} color @param {Float64Array} where Not where this is 0. */
     add(heights, color, where) {
-      // As `#rrggbb`, whatever it was.
-      context.fillStyle = color;
-      const rgb = parseInt(String(context.fillStyle).slice(1), 16);
+      const [red, green, blue] = rgbOf(context, color);
       // In the byte order of all that browsers run on.
-      const pixel = 0xff000000 | ((rgb & 0xff) << 16) | (rgb & 0xff00) | (rgb >> 16);
+      const pixel = 0xff000000 | (blue << 16) | (green << 8) | red;
       for (let x = 0; x < across; x++) {
         const bin = Math.min(width - 1, Math.floor(x / scale));
         // What is left of a difference is no column.
@@ -210,10 +224,7 @@ function columnsOf(context, width, room, full) {
     },
     /** @param {number} top */
     draw(top) {
-      if (columnsCanvas.width !== across) columnsCanvas.width = across;
-      if (columnsCanvas.height !== down) columnsCanvas.height = down;
-      columnsCanvas.getContext("2d")?.putImageData(image, 0, 0);
-      context.drawImage(columnsCanvas, 0, top, width, room);
+      context.drawImage(canvasOf(image), 0, top, width, room);
     },
   };
 }
