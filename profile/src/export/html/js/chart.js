@@ -261,8 +261,7 @@ function chartTab() {
     if (functionKey(state.func, event)) event.preventDefault();
   });
   area.addEventListener("scroll", draw);
-  new ResizeObserver(draw).observe(area);
-  return { element, shown: draw };
+  return { element, shown: drawnBySize(area, draw) };
 }
 
 /** Callers that are one row. @param {number[]} funcs */

@@ -297,9 +297,8 @@ function flameTab() {
   out.addEventListener("click", () => zoom(0));
   whole.addEventListener("click", () => unfold(!state.whole));
   for (const name of ["focus", "blur", "scroll"]) area.addEventListener(name, draw);
-  new ResizeObserver(draw).observe(area);
   element.dataset.zoomed = zoomed > 0 ? profile.names[tree.func[zoomed]] : "";
-  return { element, shown: draw };
+  return { element, shown: drawnBySize(area, draw) };
 }
 
 /**

@@ -130,6 +130,5 @@ function heatTab() {
     event.preventDefault();
   });
   for (const name of ["focus", "blur"]) area.addEventListener(name, draw);
-  new ResizeObserver(draw).observe(area);
-  return { element, shown: draw };
+  return { element, shown: drawnBySize(area, draw) };
 }

@@ -402,14 +402,14 @@ function start() {
     }
     if (has("kind") || has("code")) showCodes(kind() ?? NOTHING);
     if (has("threads")) markRows();
-    if (has("kind") || has("range") || has("threads") || has("inside") || has("view") || has("focus") || has("code") || has("hidden") || has("dropped") || has("query")) {
-      showRange();
-      drawTimeline();
-    }
+    const isOther = ["kind", "range", "threads", "inside", "focus", "code", "hidden", "dropped"].some((key) => has(/** @type {keyof State} */ (key)));
+    if (isOther || has("view")) showRange();
     // The foot has the figures of what was selected before.
-    if (has("kind") || has("range") || has("threads") || has("inside") || has("focus") || has("code") || has("hidden") || has("dropped") || has("tab")) choose(state.func);
+    if (isOther || has("tab")) choose(state.func);
     showFilters();
     if (!(changed.length === 1 && has("view")) || state.tab === "chart") showPanel();
+    // The last one, because it asks for its size: what changes after that would be laid out twice.
+    if (isOther || has("view") || has("query")) drawTimeline();
     noteAddress(changed);
   });
   showAddress();

@@ -21,6 +21,20 @@ const rowLists = new WeakMap();
  * @property {(row: number, event: MouseEvent) => boolean} [click] True if the click was used.
  */
 
+/**
+ * Draws an element again when it has another size. What is returned draws it at first: the observer's first report is of that size.
+ * @param {HTMLElement} element @param {() => void} draw
+ */
+function drawnBySize(element, draw) {
+  let size = "";
+  const isNew = () => size !== (size = `${element.clientWidth} ${element.clientHeight}`);
+  new ResizeObserver(() => isNew() && draw()).observe(element);
+  return () => {
+    isNew();
+    draw();
+  };
+}
+
 /** @param {RowListOptions} options */
 function rowList(options) {
   const body = make("div", { class: "list-body", role: "rowgroup" });
@@ -113,7 +127,7 @@ function rowList(options) {
       options.open?.(active);
     }
   });
-  new ResizeObserver(draw).observe(element);
+  const drawAtFirst = drawnBySize(element, draw);
   /** A name is whole, and indented as its row. @param {HTMLElement | string} cell */
   const textOf = (cell) => {
     if (typeof cell === "string") return cell;
@@ -136,7 +150,7 @@ function rowList(options) {
       body.style.height = rows * ROW_PX + "px";
       element.setAttribute("aria-rowcount", String(rows + 1));
       show();
-      draw();
+      drawAtFirst();
     },
   };
 }

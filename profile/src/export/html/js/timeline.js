@@ -252,6 +252,9 @@ function drawLine(context, line, y, height, width) {
 function drawAxis(width) {
   const axis = byId("time-axis");
   const { from, to } = state.view;
+  const of = JSON.stringify([from, to, width]);
+  if (axis.dataset.of === of) return;
+  axis.dataset.of = of;
   const most = Math.max(1, Math.floor(width / 90));
   const raw = (to - from) / most;
   const power = 10 ** Math.floor(Math.log10(Math.max(1, raw)));
