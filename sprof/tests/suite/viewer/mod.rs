@@ -221,7 +221,17 @@ fn figures_of_all_kinds_of_profiles_are_those_of_reports() {
         .map(|(file, kind, _)| {
             let choice = (!kind.is_empty()).then(|| json!(["kind", kind]));
             let more = [json!(["eval", DRAWN]), json!(["eval", COUNTERS])];
-            let steps: Vec<Value> = choice.into_iter().chain(both_orders()).chain(more).collect();
+            let selected = [
+                json!(["eval", CODES]),
+                json!(["drag", [0.2, 0.8]]),
+                json!(["click", "#zoom-in"]),
+                json!(["show", ""]),
+                json!(["eval", CODES]),
+                json!(["eval", COUNTER_MEANS]),
+            ];
+            let selected = selected.into_iter().filter(|_| *file == ours.output);
+            let steps = choice.into_iter().chain(both_orders()).chain(more).chain(selected);
+            let steps: Vec<Value> = steps.collect();
             // All rows are drawn.
             json!({ "url": url(&page(file, &[])), "height": 3000, "steps": steps })
         })
@@ -239,8 +249,111 @@ fn figures_of_all_kinds_of_profiles_are_those_of_reports() {
         let requests = answer["requests"].as_array().unwrap();
         assert_eq!(requests.len(), 1, "{what}: only the file itself: {requests:?}");
         assert_drawn(&what, &answer["shown"][0], &answer["shown"][2]);
+        if *file == ours.output && !options.contains(&"--waits") {
+            let range = selection::time_range(&answer["shown"][5]);
+            for (codes, more) in [(4, None), (6, Some(&*range))] {
+                assert_codes(&answer["shown"][codes], file, options.iter().copied().chain(more));
+            }
+        }
     }
-    assert_counters(&ours.output, &answers[0]["shown"][3]);
+    let of_ours = &answers[0]["shown"];
+    assert_counters(&ours.output, &of_ours[3]);
+    assert_counter_means(&ours.output, &selection::time_range(&of_ours[5]), &of_ours[7]);
+}
+
+/// The kinds of code in the legend, and the samples and weight of each when it is chosen.
+const CODES: &str = "[...document.querySelectorAll('.code')].map((_, at) => {
+    const click = () => document.querySelectorAll('.code')[at].click();
+    click();
+    const { samples, weight } = document.querySelector('.sum').dataset;
+    click();
+    return [document.querySelectorAll('.code')[at].textContent, Number(samples), Number(weight)];
+})";
+
+/// Each kind of code has the samples of its category.
+fn assert_codes<'a>(codes: &Value, file: &Path, options: impl Iterator<Item = &'a str>) {
+    let options: Vec<&str> = ["--view", "categories"].into_iter().chain(options).collect();
+    let report = report(file, &options);
+    let rows = report["views"][0]["rows"].as_array().unwrap().iter();
+    let mut expected: Vec<(String, u64, u64)> = rows
+        .map(|row| {
+            let name = row["name"].as_str().unwrap().to_lowercase();
+            let samples = row["self"]["samples"].as_u64().unwrap();
+            (name, samples, whole(&report, &row["self"]["weight"]))
+        })
+        .collect();
+    let number = |code: &Value, at: usize| code[at].as_u64().unwrap();
+    let codes = codes.as_array().unwrap().iter();
+    let mut found: Vec<(String, u64, u64)> = codes
+        .map(|code| {
+            (
+                code[0].as_str().unwrap().to_lowercase(),
+                number(code, 1),
+                number(code, 2),
+            )
+        })
+        .filter(|(_, samples, _)| *samples > 0)
+        .collect();
+    expected.sort();
+    found.sort();
+    assert!(found.len() > 1, "{options:?}: {found:?}");
+    assert_eq!(found, expected, "{options:?}");
+}
+
+/// The mean of what some lines say at fifty pixels, and the most, each as a number without its unit.
+const COUNTER_MEANS: &str = "(() => {
+    const area = document.getElementById('rows-area');
+    const { left, width } = area.getBoundingClientRect();
+    const names = ['Process CPU', 'Waiting for a CPU', 'Machine: CPUs busy', 'Machine: CPU pressure', 'Machine: run queue'];
+    const rows = [...document.querySelectorAll('.row-counter')].filter((row) => names.some((name) => row.title.startsWith(name)));
+    return Object.fromEntries(rows.map((row) => {
+        const clientY = row.getBoundingClientRect().top + 10;
+        const values = Array.from({ length: 50 }, (_, at) => {
+            area.dispatchEvent(new PointerEvent('pointermove', { clientX: left + (width * (at + 0.5)) / 50, clientY }));
+            return parseFloat(document.getElementById('hint').textContent.split(' s: ')[1].replaceAll(',', ''));
+        });
+        const known = values.filter((value) => value >= 0);
+        return [row.title.split(',')[0], [known.reduce((sum, value) => sum + value, 0) / known.length, Math.max(...known)]];
+    }));
+})()";
+
+/// In the selected time, lines have the means that the report has.
+fn assert_counter_means(profile: &Path, range: &str, means: &Value) {
+    let resources = report(profile, &["--view", "resources", range]);
+    let rows = resources["views"][0]["rows"].as_array().unwrap();
+    let figure = |resource: &str, part: &str, name: &str| {
+        let row = rows.iter().find(|row| row["resource"] == resource)?;
+        let figures = row[part].as_array().unwrap();
+        figures.iter().find(|figure| figure["name"] == name)?["value"].as_f64()
+    };
+    let cpus = std::thread::available_parallelism().unwrap().get() as f64;
+    let busy = figure("process-cpu", "utilization", "busy");
+    let waited = figure("process-cpu", "saturation", "waited");
+    // Of what it ran and waited.
+    let waiting = busy.zip(waited).map(|(busy, waited)| busy * waited / (1.0 - waited));
+    let expected = [
+        ("Process CPU", busy, 100.0),
+        ("Waiting for a CPU", waiting, 100.0),
+        (
+            "Machine: CPUs busy",
+            figure("cpus", "utilization", "busy"),
+            100.0 * cpus,
+        ),
+        ("Machine: CPU pressure", figure("cpus", "saturation", "pressure"), 100.0),
+        ("Machine: run queue", figure("cpus", "saturation", "run_queue"), 1.0),
+    ];
+    for (name, value, scale) in expected {
+        let [mean, most] = [0, 1].map(|at| means[name][at].as_f64());
+        let (Some(value), Some(mean), Some(most)) = (value, mean, most) else {
+            continue;
+        };
+        // A step between two pixels is missed by one of fifty, and percent are whole.
+        assert!(
+            (mean - scale * value).abs() <= 0.1 * most + 1.0,
+            "{name}: {value}: {means}"
+        );
+    }
+    assert!(means.as_object().unwrap().len() >= 3, "{means}");
 }
 
 /// The weight of what the timeline draws, nothing where there is none, and that of all.

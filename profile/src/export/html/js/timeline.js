@@ -299,14 +299,16 @@ function codeColor(code) {
 
 /** The legend of the graphs. A kind of code is chosen by a click. @param {Kind} of */
 function showCodes(of) {
-  const ran = new Set(codesOfStacks(profile));
+  const codes = codesOfStacks(profile);
+  const hasRun = new Uint8Array(profile.codes.length + 1);
+  for (const { stack } of of.threads) for (const at of stack) hasRun[codes[at]] = 1;
   const buttons = profile.codes.map(([name], code) => {
     const button = make("button", { type: "button", class: "code", "aria-pressed": String(state.code === code) }, make("span", { class: "swatch", "aria-hidden": true }), name);
     /** @type {HTMLElement} */ (button.firstChild).style.background = codeColor(code);
     button.addEventListener("click", () => change({ code: state.code === code ? -1 : code }));
     return button;
   });
-  byId("codes").replaceChildren(...(hasCodeColors(of) ? buttons.filter((_, code) => ran.has(code + 1)) : []));
+  byId("codes").replaceChildren(...(hasCodeColors(of) ? buttons.filter((_, code) => hasRun[code + 1]) : []));
 }
 
 /** Rounded to whole microseconds, from left to right. @param {number} a @param {number} b @returns {TimeSpan} */
