@@ -89,9 +89,17 @@ function chooseTimeOf(at) {
   if (lengths[at] > 0) change({ range: { from: start[at], to: start[at] + lengths[at] } });
 }
 
-/** A text, marked if the search finds it. @param {string} text */
+/** A text in which what the search finds is marked. @param {string} text */
 function found(text) {
-  return make(state.query && search().test(text) ? "mark" : "span", { title: text }, text);
+  const element = make("span", { title: text });
+  const { pattern } = search();
+  let at = 0;
+  for (const { 0: part, index } of pattern ? text.matchAll(new RegExp(pattern, "gi")) : []) {
+    if (part) element.append(text.slice(at, index), make("mark", {}, part));
+    at = index + part.length;
+  }
+  element.append(text.slice(at));
+  return element;
 }
 
 /** @param {number} at */

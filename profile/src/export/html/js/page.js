@@ -23,14 +23,16 @@ const KEYS = [
   ["/", "search; /.../ is a regular expression; Enter goes to the view"],
   ["Escape", "take back: the search, the zoom, the selected time, the threads, the spans, what is dropped and hidden"],
   ["1 2 3", "in Functions: sort by self, total, name"],
-  ["Arrow keys", "move in tables, trees, the flame graph and the timeline; right and left open and close"],
+  ["Arrow keys", "move in tables, trees, the flame graph and the timeline; right and left open and close rows of trees"],
   ["*", "in a tree: open the hot path below"],
-  ["Enter", "callers and callees of a function; zoom in the flame graph; select a thread or a time; the source of an instruction"],
+  ["Enter", "callers and callees of a function; zoom in the flame graph; select a thread, a group or a time; the source of an instruction"],
+  ["Space", "in the timeline: add a thread or a group to those that are selected, or take it out"],
   ["Ctrl + wheel", "zoom at a place of the flame graph, as two fingers do; drag moves"],
   ["c  s  a", "callers, source, assembly of the chosen function"],
   ["f", "focus: only stacks with the chosen function"],
   ["h", "hide the chosen function: its callers get its time"],
   ["d", "drop: leave out the stacks with the chosen function, and their time"],
+  ["\u2190 \u2192", "in the timeline: close and open a group or a process; at a counter: read its values"],
   ["Shift + \u2190 \u2192", "in the timeline: select a time"],
   ["g", "then f, g, k, t, i, c, s, h or m: go to functions, flame graph, stack chart, tree, inverted, callers, source, heat map, markers"],
 ];
@@ -74,9 +76,13 @@ function showHeadline() {
   const words = [];
   /** @param {number} func */
   const link = (func) => {
-    const button = make("button", { type: "button", class: "link", title: `Focus on ${profile.names[func]}` }, shortOf(func));
-    button.addEventListener("click", () => change({ focus: [func], func, tab: "flame" }));
-    return button;
+    // A button is a box: what follows its second line would stand below.
+    const element = make("a", { href: "#", class: "link", title: `Focus on ${profile.names[func]}` }, shortOf(func));
+    element.addEventListener("click", (event) => {
+      event.preventDefault();
+      change({ focus: [func], func, tab: "flame" });
+    });
+    return element;
   };
   const whole = (/** @type {number} */ share) => `${(100 * share).toFixed(0)} %`;
   if (headline?.function && of) {

@@ -54,7 +54,7 @@ const state = {
 
 /** @type {Sums | null} */
 let knownSums = null;
-/** @type {{query: string, isMatch: (func: number) => boolean, test: (text: string) => boolean, error: string} | null} */
+/** @type {{query: string, isMatch: (func: number) => boolean, test: (text: string) => boolean, pattern: RegExp | null, error: string} | null} */
 let knownSearch = null;
 /** By stack, for the times of what is selected. @type {{of: string, focused: Uint8Array, codes: Uint8Array, foundOf: string, found: Uint8Array | null} | null} */
 let knownStacks = null;
@@ -173,23 +173,18 @@ function selectedStacks() {
 function search() {
   if (knownSearch?.query === state.query) return knownSearch;
   let error = "";
-  /** @type {(name: string) => boolean} */
-  let test = () => false;
+  /** @type {RegExp | null} */
+  let pattern = null;
   const between = /^\/(.+?)\/?$/.exec(state.query);
-  if (between) {
-    try {
-      const pattern = new RegExp(between[1], "i");
-      test = (name) => pattern.test(name);
-    } catch (problem) {
-      error = problem instanceof Error ? problem.message : String(problem);
-    }
-  } else if (state.query) {
-    const lower = state.query.toLowerCase();
-    test = (name) => name.toLowerCase().includes(lower);
+  try {
+    if (state.query) pattern = new RegExp(between ? between[1] : state.query.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "i");
+  } catch (problem) {
+    error = problem instanceof Error ? problem.message : String(problem);
   }
+  const test = (/** @type {string} */ name) => pattern !== null && pattern.test(name);
   const found = new Uint8Array(profile.names.length);
   profile.names.forEach((name, func) => (found[func] = test(name) ? 1 : 0));
-  knownSearch = { query: state.query, isMatch: (func) => func >= 0 && found[func] === 1, test, error };
+  knownSearch = { query: state.query, isMatch: (func) => func >= 0 && found[func] === 1, test, pattern, error };
   return knownSearch;
 }
 
@@ -230,11 +225,14 @@ const colorOf = (() => {
 /** The name of a function without return type, parameters and types of generics. @param {number} func */
 const shortOf = (func) => profile.shorts[func] ?? profile.names[func];
 
-/** The place of a function: its file, or else its library. @param {number} func */
+/** The place of a function: its file, or else its library; without what its name says. @param {number} func */
 function placeOf(func) {
   const file = profile.files[profile.file[func] - 1];
   const lib = profile.libs[profile.lib[func] - 1];
-  return file ? (file[1] ?? file[0]) : (lib?.[0] ?? "");
+  const path = file ? (file[1] ?? file[0]) : (lib?.[0] ?? "");
+  // V8 ends a name with file, line and column.
+  const [, inName] = / ([^ ]+):\d+:\d+$/.exec(profile.names[func]) ?? [];
+  return inName && path.endsWith(inName) ? path.slice(0, -inName.length).replace(/\/$/, "") : path;
 }
 
 /** Says something at the foot of the page, also to screen readers. @param {string} text */
