@@ -223,7 +223,7 @@ fn figures_of_all_kinds_of_profiles_are_those_of_reports() {
             let more = [json!(["eval", DRAWN]), json!(["eval", COUNTERS])];
             let selected = [
                 json!(["eval", CODES]),
-                json!(["drag", [0.2, 0.8]]),
+                json!(["drag", [0.01, 0.7]]),
                 json!(["click", "#zoom-in"]),
                 json!(["show", ""]),
                 json!(["eval", CODES]),
@@ -296,8 +296,12 @@ fn assert_codes<'a>(codes: &Value, file: &Path, options: impl Iterator<Item = &'
         .collect();
     expected.sort();
     found.sort();
-    assert!(found.len() > 1, "{options:?}: {found:?}");
     assert_eq!(found, expected, "{options:?}");
+    // The loader's pages are touched first by code of its own.
+    assert!(
+        options != ["--view", "categories", "--event", "page-faults"] || found.len() > 1,
+        "{found:?}"
+    );
 }
 
 /// The mean of what some lines say at fifty pixels, and the most, each as a number without its unit.

@@ -45,7 +45,8 @@ function shareOf(of, weight) {
 
 /** A change of the share in points. @param {number} change */
 function points(change) {
-  return (change < 0 ? "\u2212" : "+") + Math.abs(100 * change).toFixed(2);
+  const text = Math.abs(100 * change).toFixed(2);
+  return (text === "0.00" ? "" : change < 0 ? "\u2212" : "+") + text;
 }
 
 /** How sure a change is, in words, and where chance puts it. @param {number} change @param {Sure | undefined} sure */

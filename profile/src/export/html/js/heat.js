@@ -65,7 +65,7 @@ function heatTab() {
     context.textAlign = "right";
     for (let row = 0; row < CELLS; row += 10) context.fillText(`${(row * CELL_US) / 1000} ms`, HEAT_LEFT - 5, HEAT_TOP + (row + 0.5) * tall);
     context.textAlign = "left";
-    const everySecond = Math.ceil(40 / wide);
+    const everySecond = Math.ceil(48 / wide);
     for (let second = 0; second < seconds; second += everySecond) context.fillText(clock(second * 1e6, 1e6), HEAT_LEFT + second * wide, HEAT_TOP / 2);
     // A pixel for each cell, enlarged: a rectangle for each takes ten times as long.
     const columns = Math.min(seconds, Math.floor((16_000 - HEAT_LEFT) / wide));

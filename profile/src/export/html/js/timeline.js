@@ -248,6 +248,9 @@ function drawLine(context, line, y, height, width) {
   context.stroke();
 }
 
+/** A letter of a tick is no wider. */
+const TICK_LETTER_PX = 8;
+
 /** @param {number} width */
 function drawAxis(width) {
   const axis = byId("time-axis");
@@ -261,7 +264,10 @@ function drawAxis(width) {
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= raw) ?? raw;
   const ticks = [];
   for (let at = Math.ceil(from / step) * step; at < to; at += step) {
-    const tick = make("span", { class: "tick" }, clock(at, step));
+    const text = clock(at, step);
+    // One at the edge would be cut.
+    if (((to - at) / (to - from)) * width < TICK_LETTER_PX * text.length) break;
+    const tick = make("span", { class: "tick" }, text);
     tick.style.insetInlineStart = (100 * (at - from)) / (to - from) + "%";
     ticks.push(tick);
   }
