@@ -287,7 +287,9 @@ impl Rebuilt {
                             *text = self.strings.intern(profile.strings.get(*text));
                         }
                     }
-                    MarkerKind::Ran { name, .. } => *name = self.strings.intern(profile.strings.get(*name)),
+                    MarkerKind::Trigger { words: name } | MarkerKind::Ran { name, .. } => {
+                        *name = self.strings.intern(profile.strings.get(*name))
+                    }
                     MarkerKind::Lost { .. }
                     | MarkerKind::Throttled
                     | MarkerKind::Malformed { .. }

@@ -40,6 +40,7 @@ mod tracks;
 pub mod trim;
 mod unique;
 pub mod view;
+pub mod window;
 
 pub use data::{RecordingFacts, RecordingLimit, RunExtent};
 pub use recorded::no_samples::NoSamples;

@@ -26,7 +26,7 @@ const MAX_LINE: usize = 64 << 10;
 const MAX_OTHER_LINES: u64 = 1000;
 
 /// A file, and the thread whose spans it has.
-type SpanFile = (Thread, KeptFile);
+pub(crate) type SpanFile = (Thread, KeptFile);
 
 /// A sink that finds the files, and owns the next sink.
 pub(crate) struct SpanFiles<N, O> {
@@ -50,6 +50,11 @@ impl<N: EventSink, O: FnMut(Pid, &Mapping<'_>) -> Result<SpanFile, ModuleMiss>> 
             later: Vec::new(),
             misses: Vec::new(),
         }
+    }
+
+    /// The next sink. Events must go through [`on_event`](EventSink::on_event).
+    pub(crate) fn next_mut(&mut self) -> &mut N {
+        &mut self.next
     }
 
     fn on_map(&mut self, pid: Pid, mapping: &Mapping<'_>) {

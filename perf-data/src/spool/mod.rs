@@ -100,6 +100,11 @@ impl<N: EventSink> SpoolSink<N> {
         Ok(())
     }
 
+    /// The next stage. Events must go through [`on_event`](EventSink::on_event).
+    pub fn next_mut(&mut self) -> &mut N {
+        &mut self.next
+    }
+
     /// Writes what is left, and ends the thread.
     pub fn stop(&mut self) {
         self.writer = match std::mem::replace(&mut self.writer, SpoolWriter::None) {

@@ -197,6 +197,7 @@ impl Builder {
             counts: self.counts,
             commit: None,
             stack_bytes: None,
+            part: None,
             waits: self.waits,
             sampled,
             running: self.running.finish(end).filter(|_| !self.options.main_thread_only),

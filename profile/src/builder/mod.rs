@@ -195,6 +195,12 @@ impl Builder {
         Ok(())
     }
 
+    /// Marks the time at which the user wanted a profile, with the trigger's words.
+    pub fn mark_trigger(&mut self, time: Timestamp, words: &str) {
+        let words = self.strings.intern(words);
+        self.mark_recording(self.at(time), MarkerKind::Trigger { words });
+    }
+
     /// Time in ns from time zero; negative for what existed before it.
     fn at(&self, time: Timestamp) -> i64 {
         let (time, zero) = (i128::from(time.0), i128::from(self.zero.0));

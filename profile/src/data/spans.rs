@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::{Data, Fields, Marker, MarkerPhase, SpanFacts, Thread};
 
 /// The types of markers that sprof itself makes, of what it noted: they are no spans of the program.
-pub(crate) const OWN_TYPES: [&str; 9] = [
+pub(crate) const OWN_TYPES: [&str; 10] = [
     "Child process",
     "Exec",
     "Renamed",
@@ -15,6 +15,7 @@ pub(crate) const OWN_TYPES: [&str; 9] = [
     "No samples",
     "Benchmark or test",
     "Paused",
+    "Trigger",
 ];
 
 /// A section of the program: its thread was in it from start to end, unless it is async.

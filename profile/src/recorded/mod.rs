@@ -41,6 +41,8 @@ pub struct Profile {
     pub(crate) commit: Option<String>,
     /// Stack bytes that were to be copied with each sample, if the recorder copied any.
     pub(crate) stack_bytes: Option<u64>,
+    /// What part of the recording this is, if it is not all.
+    pub(crate) part: Option<String>,
     /// `None` if waits were not recorded.
     pub(crate) waits: Option<WaitTotals>,
     /// `None`: samples were taken all the time.
@@ -130,6 +132,16 @@ impl Profile {
     /// Names the commit that the program was built from: a hash.
     pub fn set_commit(&mut self, commit: Option<String>) {
         self.commit = commit;
+    }
+
+    /// Says what part of the recording this is: `the last 30.00 s of 600.00 s`.
+    pub fn set_part(&mut self, part: Option<String>) {
+        self.part = part;
+    }
+
+    /// What part of the recording this is; `None`: all of it.
+    pub fn part(&self) -> Option<&str> {
+        self.part.as_deref()
     }
 
     /// Says how many stack bytes were to be copied with each sample.

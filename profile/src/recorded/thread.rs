@@ -98,6 +98,10 @@ pub(crate) enum MarkerKind {
     },
     /// No samples were taken from here to there: the program asked for that.
     Paused,
+    /// What led to this profile of a recording that goes on.
+    Trigger {
+        words: StringId,
+    },
     /// A point event.
     Point(Box<PointMarker>),
     /// A section that the program named; the marker has its name.
@@ -150,6 +154,7 @@ impl MarkerKind {
         OWN_TYPES[6],
         OWN_TYPES[7],
         OWN_TYPES[8],
+        OWN_TYPES[9],
         SPAN_SCHEMA,
     ];
 
@@ -171,7 +176,8 @@ impl MarkerKind {
             MarkerKind::NoSamples { .. } => 6,
             MarkerKind::Ran { .. } => 7,
             MarkerKind::Paused => 8,
-            MarkerKind::Span(_) => 9,
+            MarkerKind::Trigger { .. } => 9,
+            MarkerKind::Span(_) => 10,
             MarkerKind::Point(point) => return Err(point.event as usize),
         })
     }

@@ -75,6 +75,7 @@ fn fields(profile: &Profile, thread: &RecordedThread, marker: &RecordedMarker) -
         }
         MarkerKind::Lost { count, cause } => json!({"type": kind, "count": count, "cause": cause}),
         MarkerKind::Throttled | MarkerKind::Paused => json!({"type": kind}),
+        MarkerKind::Trigger { words } => json!({"type": kind, "trigger": text(words)}),
         MarkerKind::Malformed { what } => json!({"type": kind, "what": what}),
         MarkerKind::NoSamples { why } => json!({"type": kind, "why": why.to_string()}),
         MarkerKind::Ran { name, harness, how } => {
@@ -315,6 +316,11 @@ fn fixed_schemas() -> [Value; MarkerKind::NAMES.len() - 1] {
             "name": NAMES[8], "display": shown,
             "description": "The program had paused the recording: no samples are from here, of all threads and processes.",
             "fields": [],
+        }),
+        json!({
+            "name": NAMES[9], "display": shown, "tableLabel": "Trigger: {marker.data.trigger}",
+            "description": "What the user wanted a profile of happened here.",
+            "fields": [{"key": "trigger", "label": "Trigger", "format": "string"}],
         }),
     ]
 }

@@ -210,6 +210,11 @@ fn lines(profile: &Profile) -> Vec<QualityLine> {
         always("Samples", counts.samples),
         always("Lost records", quality.lost_total()),
     ];
+    lines.extend(profile.part().map(|part| QualityLine {
+        what: "In the profile".to_owned(),
+        amount: LineAmount::Words(format!("only {part}")),
+        kind: Limiting,
+    }));
     for ((role, cause), value) in &quality.lost {
         some(
             &mut lines,

@@ -39,3 +39,4 @@ mod tracks;
 mod trim;
 mod v8;
 mod whole;
+mod window;

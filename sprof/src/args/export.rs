@@ -65,13 +65,14 @@ pub(crate) struct ExportArgs {
 }
 
 /// Options that need a program, and make no sense with a saved profile.
-const CHOICES_OF_A_RECORDING: [&str; 13] = [
+const CHOICES_OF_A_RECORDING: [&str; 14] = [
     "command",
     "pid",
     "all",
     "rate",
     "duration",
     "keep_running",
+    "last",
     "iteration_count",
     "ignore_exit_code",
     "stack_size",

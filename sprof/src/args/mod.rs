@@ -28,6 +28,7 @@ mod serve;
 mod setup;
 mod share;
 mod stat;
+mod trigger;
 pub(crate) mod value;
 
 pub(crate) use self::complete::{Expected, ExpectedWord, expected};
@@ -53,6 +54,7 @@ pub(crate) use serve::ServeArgs;
 pub(crate) use setup::SetupArgs;
 pub(crate) use share::{Private, ShareArgs, UploadArgs};
 pub(crate) use stat::{StatArgs, StatFormat, StatProgram};
+pub(crate) use trigger::{Trigger, TriggerWhen};
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;

@@ -90,6 +90,13 @@ pub(crate) struct RecordingArgs {
           allow_negative_numbers = true)]
     pub(crate) duration: Option<Duration>,
 
+    /// Keep the last seconds alone, as a flight recorder does: 30s, 5m or 1h. Memory depends on that time, and not on
+    /// how long sprof records. The profile at the end is of them, and so are those of --trigger. There is no
+    /// FILE.partial: if sprof is killed, nothing is left but what triggers have written.
+    #[arg(long, value_name = "TIME", help_heading = "How long", value_parser = value::window,
+          conflicts_with_all = ["iteration_count", "heap"], allow_negative_numbers = true)]
+    pub(crate) last: Option<Duration>,
+
     /// Begin without samples: only what the program chooses is sampled, from where it calls
     /// sprof_spans::Recording::resume() (sprof_resume() in C) to where it calls pause(). The calls of all its threads
     /// and processes count. Linux only.
@@ -185,7 +192,8 @@ const EXAMPLES: &str = "\
 Examples:
   sprof record ./app --its --arguments          a program; then the browser opens
   sprof record --off-cpu -p 1234 -d 10          a running process for 10 s, with its waits
-  sprof record -s -o app.json.gz -r 4000 ./app  save only, 4000 samples a second";
+  sprof record -s -o app.json.gz -r 4000 ./app  save only, 4000 samples a second
+  sprof record --last 30s --trigger signal ./a  the last 30 s, also at each SIGUSR2";
 
 pub(crate) const EXIT_STATUS: &str = "\
 Exit status of `sprof record`: the program's own; 128+N if signal N ended it;
@@ -229,6 +237,13 @@ pub(crate) struct RecordArgs {
         help_heading = "The profile"
     )]
     pub(crate) output: PathBuf,
+
+    /// With --last: also write the last seconds when this happens, to app.1.json.gz and so on. `signal`: sprof gets
+    /// SIGUSR2. `file:PATH`: a file appears. `start:PROGRAM`, `end:PROGRAM`: a recorded process of this name
+    /// starts or ends. `span:NAME>100ms`: a span takes longer. `cpu>150%`: the recorded processes take more of the CPUs
+    /// for a second. `memory>2G`: they have more in RAM. May be given several times. Up to 100 files or 1 GB.
+    #[arg(long, value_name = "WHEN", requires = "last", help_heading = "How long", value_parser = super::trigger::trigger)]
+    pub(crate) trigger: Vec<super::Trigger>,
 
     /// Also write the profile with a viewer as one HTML file, to mail or to attach to a CI run. It replaces an earlier
     /// page. With -o app.html the page is all that is saved.

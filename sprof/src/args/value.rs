@@ -48,6 +48,20 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Parses how much of a recording is kept: `30s`, `5m`, `1h`, or seconds.
+pub(crate) fn window(text: &str) -> Result<Duration, String> {
+    const DAY_S: f64 = 24.0 * 3600.0;
+    let units = [("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let unit = units.into_iter().find(|(unit, _)| text.ends_with(unit));
+    let (number, seconds) = unit.map_or((text, 1.0), |(unit, seconds)| {
+        (&text[..text.len() - unit.len()], seconds)
+    });
+    match number.parse::<f64>().map(|count| count * seconds) {
+        Ok(seconds) if (0.1..=DAY_S).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("a time of up to a day, for example 30s, 5m or 1h".into()),
+    }
+}
+
 /// Parses the time until a signed link ends: `30m`, `12h`, `7d`, or seconds.
 pub(crate) fn expiry(text: &str) -> Result<Duration, String> {
     const DAY_S: u64 = 24 * 3600;
@@ -322,6 +336,16 @@ mod tests {
             "99999999999999999999h",
         ] {
             assert!(expiry(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn windows_in_seconds_minutes_and_hours() {
+        for (text, seconds) in [("30", 30.0), ("30s", 30.0), ("0.5m", 30.0), ("24h", 86400.0)] {
+            assert_eq!(window(text).unwrap().as_secs_f64(), seconds, "{text}");
+        }
+        for bad in ["", "0", "-1", "25h", "1d", "s", "nan"] {
+            assert!(window(bad).is_err(), "{bad}");
         }
     }
 

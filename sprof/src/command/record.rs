@@ -36,6 +36,8 @@ use crate::output::screen;
 use crate::output::{Earlier, Output, Saved};
 use crate::page;
 use crate::pipeline::spool::Spool;
+use crate::pipeline::trigger_files::TriggerOutput;
+use crate::pipeline::triggers::TriggerWatch;
 use crate::pipeline::{self, Recorded, RecordingPlan};
 use crate::summary::{Highlights, Summary, rate_limit_hz};
 use crate::symbols::build_ids;
@@ -71,7 +73,24 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
     let interrupt = Interrupt::watch()?;
     let symbols = look_ups::options(&args.serve.input.symbols, None, &interrupt, &term)?;
 
-    let spool = output.partial_path().and_then(|path| Spool::create(&path, &term));
+    if !args.trigger.is_empty() {
+        if form != FileKind::Profile || output.partial_path().is_none() {
+            return args::refuse(
+                "record",
+                "--trigger writes profiles beside the output; name a file with -o, for example -o app.json.gz",
+            );
+        }
+        let output = TriggerOutput {
+            path: args.output.clone(),
+            symbols: (!args.no_symbolicate).then(|| symbols.clone()),
+            interrupt: interrupt.clone(),
+            term: term.clone(),
+        };
+        plan.triggers = Some((TriggerWatch::new(&args.trigger)?, output));
+    }
+    // A copy on disk has all that was recorded, and would grow.
+    let partial = output.partial_path().filter(|_| plan.last.is_none());
+    let spool = partial.and_then(|path| Spool::create(&path, &term));
     let mut recorded = pipeline::record(&mut plan, &term, &interrupt, spool)?;
     let failure = recorded.failure.take();
     let symbolicator = Arc::new(symbolicator(&mut recorded, symbols, &term));
@@ -434,6 +453,8 @@ pub(super) fn plan(
         },
         iterations: args.iteration_count,
         ignore_exit_code: args.ignore_exit_code,
+        last: args.last,
+        triggers: None,
         max_args: args.include_args.flatten().unwrap_or(usize::MAX),
         engine: match args.unwinder {
             UnwinderName::Sprof => UnwindEngine::Sprof,

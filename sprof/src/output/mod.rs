@@ -225,6 +225,11 @@ fn fill_beside(
 /// Gives the file `profile.json.gz` the second name `profile.1.json.gz`, or the next free number. The first name stays
 /// until a new file takes it.
 fn keep(path: &Path) -> io::Result<PathBuf> {
+    free_name(1, |number| numbered(path, number), |kept| take_name(path, kept))
+}
+
+/// `profile.1.json.gz` for `profile.json.gz`.
+pub(crate) fn numbered(path: &Path, number: u32) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let stem = name.strip_suffix(".gz").unwrap_or(&name);
     let stem = match stem.rfind('.') {
@@ -232,11 +237,7 @@ fn keep(path: &Path) -> io::Result<PathBuf> {
         _ => stem,
     };
     let end = &name[stem.len()..];
-    free_name(
-        1,
-        |number| path.with_file_name(format!("{stem}.{number}{end}")),
-        |kept| take_name(path, kept),
-    )
+    path.with_file_name(format!("{stem}.{number}{end}"))
 }
 
 fn save_elsewhere(

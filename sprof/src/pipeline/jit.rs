@@ -40,6 +40,7 @@ pub(crate) struct JitWatch<N> {
 }
 
 /// A process from its start or exec to its end or exec, if it has code without a file.
+#[derive(Clone)]
 struct Life {
     pid: Pid,
     from: Timestamp,
@@ -59,6 +60,17 @@ impl<N: EventSink> JitWatch<N> {
             alive: HashMap::new(),
             opened: 0,
         }
+    }
+
+    /// The next sink. Events must go through [`on_event`](EventSink::on_event).
+    pub(crate) fn next_mut(&mut self) -> &mut N {
+        &mut self.next
+    }
+
+    /// The files so far.
+    pub(crate) fn code(&self) -> JitCode {
+        let lives = self.lives.clone();
+        JitCode { lives }
     }
 
     /// Ends the watch; returns the next sink and the files.

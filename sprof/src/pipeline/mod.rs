@@ -1,26 +1,31 @@
 //! The journey through the libraries: recorder -> unwinder -> profile -> symbols.
 //!
 //! [`probes`]: from names of functions to file offsets. [`jit`] finds the files of JIT compilers. [`crates`] names
-//! rustc processes by their crate. [`spool`] keeps the recording so far.
+//! rustc processes by their crate. [`spool`] keeps the recording so far, [`window`] its last seconds alone.
+//! [`triggers`] come while it goes on, and [`trigger_files`] writes the profile of each.
 
 mod crates;
 mod jit;
 pub(crate) mod libraries;
 pub(crate) mod probes;
 pub(crate) mod spool;
+pub(crate) mod trigger_files;
+pub(crate) mod triggers;
+mod window;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use perf_data::spool::SpoolSink;
 use profile::Profile;
-use profile::builder::{BuildOptions, Builder};
+use profile::builder::BuildOptions;
+use profile::window::EventWindow;
 use recording::cpu_account::CpuAccount;
-use recording::event::Mapping;
+use recording::event::{Mapping, Pid};
 use recording::info::RecordingInfo;
 use recording::module::Module;
 use recording::session::{Finished, ProgramExit, RecordOptions, RecordTarget, Session, StopReason, Target as _};
-use recording::sink::KeptFile;
+use recording::sink::{EventSink, KeptFile, ModuleMiss};
 use unwind::{UnwindEngine, UnwindOptions, Unwinder};
 
 use crate::cargo::{self, CargoRun};
@@ -30,9 +35,18 @@ use crate::pipeline::crates::CrateNames;
 use crate::pipeline::jit::{JitModules, JitWatch};
 use crate::pipeline::spool::Spool;
 use crate::recorder::{self, Target};
-use crate::span_files::SpanFiles;
+use crate::span_files::{SpanFile, SpanFiles};
 use crate::symbols::kernel;
 use crate::terminal::Term;
+use trigger_files::{TriggerFiles, TriggerOutput, TriggerWriter};
+use triggers::{TriggerStage, TriggerWatch};
+use window::{BuilderStart, EventStore};
+
+/// Opens a file of spans as its process saw it.
+type OpenSpanFile<'f> = Box<dyn FnMut(Pid, &Mapping<'_>) -> Result<SpanFile, ModuleMiss> + 'f>;
+
+/// The stages of a recording, from the unwinder on.
+type RecordingStages<'f> = Unwinder<'f, SpoolSink<JitWatch<SpanFiles<EventStore, OpenSpanFile<'f>>>>>;
 
 /// What to record: the options of the recorder, and options of sprof.
 #[derive(Debug)]
@@ -49,6 +63,10 @@ pub(crate) struct RecordingPlan {
     pub(crate) profile_name: Option<String>,
     /// The commit that the program was built from, if known.
     pub(crate) commit: Option<String>,
+    /// Keep the events of the last seconds alone.
+    pub(crate) last: Option<Duration>,
+    /// With `last`: have a profile written at each of these, meanwhile.
+    pub(crate) triggers: Option<(TriggerWatch, TriggerOutput)>,
     /// Record the programs that cargo runs.
     pub(crate) cargo: Option<CargoRun>,
 }
@@ -113,13 +131,13 @@ pub(crate) fn record(
     let zero = first.began().unwrap_or_else(|| recorder::clock_reference().timestamp);
     let clock = before_opening.later(zero);
     let mut first = Some(first);
-    let mut builder = Builder::new(clock, plan.build);
-    if let Some(image) = kernel.clone() {
-        builder.set_kernel(image);
-    }
-    if let Some(wait_reasons) = wait_reasons {
-        builder.set_wait_reasons(wait_reasons);
-    }
+    let builder_start = Arc::new(BuilderStart {
+        clock,
+        options: plan.build,
+        kernel: kernel.clone(),
+        wait_reasons,
+    });
+    let mut builder = builder_start.builder(None);
     // Not for several runs: it has a thread, and the next one begins with one thread alone.
     if let Some(spool) = spool.as_ref().filter(|_| plan.iterations == 1) {
         match spool.unnamed_file() {
@@ -131,16 +149,22 @@ pub(crate) fn record(
     }
     let (memory, files) = (recorder::Memory::default(), recorder::Files::default());
     let mut files_of_spans = recorder::Files::default();
-    let open_spans = |pid, mapping: &Mapping<'_>| recorder::open_span_file(&mut files_of_spans, pid, mapping);
-    let sink = SpoolSink::new(JitWatch::new(SpanFiles::new(builder, Some(open_spans))));
+    let open_spans: OpenSpanFile<'_> =
+        Box::new(|pid, mapping: &Mapping<'_>| recorder::open_span_file(&mut files_of_spans, pid, mapping));
+    let store = match plan.last {
+        Some(length) => EventStore::Last(Box::new(EventWindow::new(length, zero))),
+        None => EventStore::Whole(Box::new(builder)),
+    };
+    let sink = SpoolSink::new(JitWatch::new(SpanFiles::new(store, Some(open_spans))));
     let options = UnwindOptions {
         engine: plan.engine,
         ..UnwindOptions::default()
     };
-    let mut unwinder = Unwinder::new(sink, memory, files, options);
+    let mut unwinder: RecordingStages<'_> = Unwinder::new(sink, memory, files, options);
 
     let mut runs = Runs::default();
     let mut failure = None;
+    let mut moments = Vec::new();
     let (mut run_starts, mut whole_runs) = (Vec::new(), plan.recorder.target == RecordTarget::Command);
     for iteration in 1..=plan.iterations {
         let opened = first.take().map_or_else(|| open(plan, iteration, term), Ok);
@@ -158,11 +182,35 @@ pub(crate) fn record(
                     term,
                 );
             }
-            let mut named = CrateNames::new(&mut unwinder);
+            let mut watched = plan.triggers.take().map(|(watch, output)| {
+                let mut info = recording.info_so_far(clock);
+                complete(&mut info, plan);
+                let writer = TriggerWriter {
+                    output: Arc::new(output),
+                    start: builder_start.clone(),
+                    commit: plan.commit.clone(),
+                    stack_bytes: plan.recorder.stack_bytes.into(),
+                };
+                (watch, TriggerFiles::new(writer, info, plan.last.unwrap_or_default()))
+            });
+            let mut stage;
+            let sink: &mut dyn EventSink = match &mut watched {
+                Some((watch, files)) => {
+                    stage = TriggerStage {
+                        next: &mut unwinder,
+                        watch,
+                        files,
+                    };
+                    &mut stage
+                }
+                None => &mut unwinder,
+            };
+            let mut named = CrateNames::new(sink);
             let finished = match &mut plan.cargo {
                 Some(cargo) => cargo.record(&mut named, |sink| recording.run(clock, sink)),
                 None => recording.run(clock, &mut named),
             };
+            moments = watched.map_or_else(Vec::new, |(_, files)| files.finish());
             // The next run begins with one thread alone.
             unwinder.next_mut().stop();
             Ok(finished?)
@@ -199,18 +247,14 @@ pub(crate) fn record(
         return Err(cargo::ran_nothing(program.wait()));
     }
 
-    let kept_files = unwinder.take_kept_files();
+    let kept_files = unwinder.kept_files();
     let (spool_sink, mut quality) = unwinder.finish();
     let (watched, is_whole) = spool_sink.finish();
     if let (Some(spool), false) = (&mut spool, is_whole) {
         spool.set_cut();
     }
     let (watched, jit_code) = watched.finish();
-    let mut builder = watched.finish(&mut quality);
-    if let Err(error) = builder.read_back() {
-        let message = format_args!("reading the samples of this recording back failed: {error}");
-        return Err(with_rest(Failure::failed(message), spool));
-    }
+    let store = watched.finish(&mut quality);
     quality.asked_rate_hz = runs.asked_rate_hz;
     quality.achieved_rate_hz = runs.achieved_rate_hz();
     quality.cpu_time_ns = runs.cpu_time_ns;
@@ -220,6 +264,28 @@ pub(crate) fn record(
     };
     complete(&mut info, plan);
     info.whole_runs = Some(whole_runs && failure.is_none());
+    let mut part = None;
+    let builder = match store {
+        EventStore::Whole(mut builder) => {
+            if let Err(error) = builder.read_back() {
+                let message = format_args!("reading the samples of this recording back failed: {error}");
+                return Err(with_rest(Failure::failed(message), spool));
+            }
+            *builder
+        }
+        EventStore::Last(mut events) => {
+            let snapshot = events.snapshot(info.end);
+            let whole = quality;
+            let builder;
+            (builder, quality) = builder_start.build(&snapshot, &moments, &whole);
+            if snapshot.from().is_none() {
+                // All of it is in the window.
+                quality = whole;
+            }
+            part = window::narrow(&mut info, &snapshot);
+            builder
+        }
+    };
     if run_starts.len() > 1 {
         info.run_starts = run_starts;
     }
@@ -229,6 +295,7 @@ pub(crate) fn record(
     let (mut profile, jit_symbols) = jit_code.finish(builder, info, quality, |note| term.verbose(note));
     profile.set_commit(plan.commit.take());
     profile.set_stack_bytes(plan.recorder.stack_bytes.into());
+    profile.set_part(part);
     Ok(Recorded {
         profile,
         kept_files,

@@ -36,6 +36,8 @@ const SCHEMA_VERSION: u32 = 1;
 const STOLEN_SHARE: f64 = 0.05;
 
 pub(crate) struct Summary {
+    /// What part of the recording it is of, if not of all.
+    pub(crate) part: Option<String>,
     pub(crate) info: RecordingInfo,
     pub(crate) quality: Quality,
     pub(crate) counts: BuildCounts,
@@ -68,6 +70,7 @@ impl Summary {
             asked: None,
             highlights: Highlights::default(),
             waits: profile.waits().cloned(),
+            part: profile.part().map(str::to_owned),
             events: events::of(profile),
             enriched: None,
             path: None,
@@ -149,6 +152,7 @@ impl Summary {
         for line in unrecorded
             .into_iter()
             .chain(self.info.notes.iter().cloned())
+            .chain(self.part.iter().map(|part| format!("in the profile: only {part}")))
             .chain(self.limits(term))
         {
             term.detail(term.style(Style::Warning, line));

@@ -207,7 +207,7 @@ fn record(arch: &str, program: &Path, off_cpu: bool) -> Recorded {
     let (memory, files) = (MachMemory::new(xnu.clone()), MachFiles::new(xnu.clone()));
     let mut unwinder = Unwinder::new(builder, memory, files, UnwindOptions::default());
     let finished = recording.run(clock, &mut unwinder).unwrap();
-    let kept_files = unwinder.take_kept_files();
+    let kept_files = unwinder.kept_files();
     let (builder, quality) = unwinder.finish();
     assert_eq!(quality.rooted, quality.samples, "{quality:?}");
     assert_eq!((quality.unverified, quality.by_frame_pointer), (0, 0), "{quality:?}");

@@ -42,6 +42,7 @@ mod install;
 mod jit;
 mod ladder;
 mod larger_stacks;
+mod last;
 mod later_names;
 mod limits;
 mod loaded;

@@ -58,8 +58,8 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
 
     /// The files of the modules that samples fell into, still open. Names can be looked up in them after the file was
     /// deleted, or when the target's mount namespace is gone.
-    pub fn take_kept_files(&mut self) -> Vec<(Arc<Module>, KeptFile)> {
-        self.threads.stacks.take_kept_files()
+    pub fn kept_files(&self) -> Vec<(Arc<Module>, KeptFile)> {
+        self.threads.stacks.kept_files()
     }
 
     /// Ends the stage. Returns the next one, and the quality of the whole recording.

@@ -209,9 +209,9 @@ impl<'f> StackUnwinder<'f> {
         }
     }
 
-    /// As [`Unwinder::take_kept_files`](crate::Unwinder::take_kept_files).
-    pub(crate) fn take_kept_files(&mut self) -> Vec<(Arc<Module>, KeptFile)> {
-        self.modules.take_kept()
+    /// As [`Unwinder::kept_files`](crate::Unwinder::kept_files).
+    pub(crate) fn kept_files(&self) -> Vec<(Arc<Module>, KeptFile)> {
+        self.modules.kept()
     }
 
     /// Begins a sample.

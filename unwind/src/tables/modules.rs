@@ -98,11 +98,10 @@ impl<'f> Modules<'f> {
 
     /// The files of the modules that samples fell into, as far as they are still open. Memory is none: what is read
     /// there has offsets of its own.
-    pub(crate) fn take_kept(&mut self) -> Vec<(Arc<Module>, KeptFile)> {
-        self.kept_sampled = 0;
+    pub(crate) fn kept(&self) -> Vec<(Arc<Module>, KeptFile)> {
         let is_file = |file: &KeptFile| file.layout() == Layout::File;
-        let kept = |entry: &mut ModuleEntry| Some((entry.module.clone(), entry.file.take().filter(is_file)?));
-        self.entries.iter_mut().filter_map(kept).collect()
+        let kept = |entry: &ModuleEntry| Some((entry.module.clone(), entry.file.clone().filter(is_file)?));
+        self.entries.iter().filter_map(kept).collect()
     }
 
     /// Identifies what was mapped, and where its relative address 0 is.
