@@ -129,6 +129,11 @@ impl Server {
         })
     }
 
+    /// True once a signal ended the server, or nobody asks any more.
+    pub fn is_over(&self) -> bool {
+        self.thread.is_finished()
+    }
+
     /// Waits until a signal ends the server, or until nobody asks any more.
     pub fn wait(self) -> ServerEnd {
         // Only a panic fails here, and it has printed its message.

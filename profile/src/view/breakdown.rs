@@ -1,5 +1,7 @@
 //! The cost of each thread, process and category.
 
+use std::cmp::Ordering;
+
 use rustc_hash::FxHashMap;
 
 use super::cost::Cost;
@@ -24,6 +26,19 @@ pub struct PartRow {
     pub other_kind: Cost,
 }
 
+impl PartRow {
+    fn is_empty(&self) -> bool {
+        self.own.is_zero() && self.other_kind.is_zero()
+    }
+
+    /// Busiest first.
+    fn order(&self, other: &PartRow) -> Ordering {
+        let by_cost = other.own.weight.total_cmp(&self.own.weight);
+        let by_cost = by_cost.then(other.other_kind.weight.total_cmp(&self.other_kind.weight));
+        by_cost.then_with(|| (&self.name, &self.pid, &self.tid).cmp(&(&other.name, &other.pid, &other.tid)))
+    }
+}
+
 /// A category.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CategoryRow {
@@ -37,6 +52,11 @@ pub struct CategoryRow {
 
 /// Threads with samples, busiest first.
 pub fn threads(selection: &Selection<'_>) -> Vec<PartRow> {
+    by_thread(selection).into_iter().map(|(_, row)| row).collect()
+}
+
+/// The rows of [`threads`], each with the index of its thread.
+pub(super) fn by_thread(selection: &Selection<'_>) -> Vec<(usize, PartRow)> {
     let threads = selection.data.threads.iter().zip(&selection.threads);
     let rows = threads.map(|(thread, (own, other_kind))| PartRow {
         name: thread.name.clone(),
@@ -47,7 +67,9 @@ pub fn threads(selection: &Selection<'_>) -> Vec<PartRow> {
         own: *own,
         other_kind: *other_kind,
     });
-    sorted(rows.collect())
+    let mut rows: Vec<(usize, PartRow)> = rows.enumerate().filter(|(_, row)| !row.is_empty()).collect();
+    rows.sort_by(|(_, a), (_, b)| a.order(b));
+    rows
 }
 
 /// Processes with samples, busiest first. Threads with one pid are one process.
@@ -77,16 +99,8 @@ pub fn processes(selection: &Selection<'_>) -> Vec<PartRow> {
         row.own += *own;
         row.other_kind += *other_kind;
     }
-    sorted(rows)
-}
-
-fn sorted(mut rows: Vec<PartRow>) -> Vec<PartRow> {
-    rows.retain(|row| !row.own.is_zero() || !row.other_kind.is_zero());
-    rows.sort_by(|a, b| {
-        let by_cost = b.own.weight.total_cmp(&a.own.weight);
-        let by_cost = by_cost.then(b.other_kind.weight.total_cmp(&a.other_kind.weight));
-        by_cost.then_with(|| (&a.name, &a.pid, &a.tid).cmp(&(&b.name, &b.pid, &b.tid)))
-    });
+    rows.retain(|row| !row.is_empty());
+    rows.sort_by(PartRow::order);
     rows
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Views of a profile that was read ([`data`](crate::data)): [`select`] chooses samples, and each view is a function of
 //! the selection. [`functions`], [`lines`], [`arcs`], [`tree`], [`buckets`], [`breakdown`], [`mod@crates`],
-//! [`annotate`], [`markers`], [`parallelism`], [`resources`]. [`mod@shortfalls`]: what a result lacks, and why.
+//! [`timeline`], [`annotate`], [`markers`], [`parallelism`], [`resources`]. [`mod@shortfalls`]: what a result lacks,
+//! and why.
 //!
 //! Views of a new recording: [`summed()`] converts it to such data; `top` and `waits` take it directly.
 
@@ -38,6 +39,7 @@ mod span_times;
 pub mod spans;
 mod sums;
 mod symbolicate;
+pub mod timeline;
 mod top;
 pub mod tree;
 mod waits;

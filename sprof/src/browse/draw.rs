@@ -1,12 +1,16 @@
 //! Draws the state into cells: head, views, rows, foot.
 
 use ratatui_core::buffer::Buffer;
-use ratatui_core::style::{Color, Modifier, Style};
+use ratatui_core::style::Style;
 use ratatui_core::text::Span;
 
+use super::canvas::{Canvas, ClickTarget};
+use super::colors::ColorDepth;
 use super::page::{Page, PageLine, RowSign};
 use super::screen::{BrowseScreen, ScreenMode};
+use super::shown::{Picture, ShownTab};
 use super::text_page::TextPage;
+use super::{draw_flame, draw_timeline};
 use crate::args::View;
 use crate::report::ReportRow;
 use crate::report::text::{Column, fit};
@@ -17,10 +21,14 @@ const COMMAND_LINES: usize = 3;
 /// Columns of the sign of a row: `+` closed, `-` open.
 const SIGN: usize = 2;
 
-/// Draws the screen, and gives it its height. Without `color` only bold, dim and reversed cells are used; the
-/// background and the text have the terminal's own colours.
-pub(crate) fn draw(screen: &mut BrowseScreen, color: bool, buffer: &mut Buffer) {
-    let mut canvas = Canvas { buffer, color };
+/// Draws the screen, and gives it its height. The background and the text have the terminal's own colours, but for
+/// frames of a flame graph. Without colours only bold, dim and reversed cells are used.
+pub(crate) fn draw(screen: &mut BrowseScreen, colors: ColorDepth, buffer: &mut Buffer) {
+    let mut canvas = Canvas {
+        buffer,
+        colors,
+        areas: Vec::new(),
+    };
     let (width, lines) = (canvas.width(), canvas.lines());
     screen.width = width;
     let command = screen.command();
@@ -30,8 +38,13 @@ pub(crate) fn draw(screen: &mut BrowseScreen, color: bool, buffer: &mut Buffer) 
         foot.push("...: q ends, and prints the command".to_owned());
     }
     // The head has four lines, and one stands above the foot.
-    screen.height = lines.saturating_sub(5 + foot.len()).max(1);
+    let above_rows = match screen.shown.picture {
+        Picture::Timeline => draw_timeline::LINES_ABOVE,
+        Picture::Rows | Picture::Flame => 0,
+    };
+    screen.height = lines.saturating_sub(5 + foot.len() + above_rows).max(1);
     screen.page.scroll(screen.height);
+    screen.make_strips();
 
     let about = &screen.page.report.about;
     let (quality, is_limited) = &about.quality;
@@ -45,8 +58,14 @@ pub(crate) fn draw(screen: &mut BrowseScreen, color: bool, buffer: &mut Buffer) 
     match &screen.mode {
         ScreenMode::Text(page) => text_page(&mut canvas, page, screen.height),
         ScreenMode::Rows | ScreenMode::Search(_) => {
-            views(&mut canvas, screen);
-            rows(&mut canvas, &screen.page, screen.height);
+            tabs(&mut canvas, screen);
+            let (page, height) = (&screen.page, screen.height);
+            match &page.strips {
+                _ if page.row().is_none() => rows(&mut canvas, page, height),
+                Some(strips) => draw_timeline::draw(&mut canvas, page, strips, height),
+                None if page.flame.is_some() => draw_flame::draw(&mut canvas, page, &screen.colors, height),
+                None => rows(&mut canvas, page, height),
+            }
         }
     }
     let above_foot = lines.saturating_sub(foot.len() + 1);
@@ -55,13 +74,18 @@ pub(crate) fn draw(screen: &mut BrowseScreen, color: bool, buffer: &mut Buffer) 
         ScreenMode::Text(_) => canvas.line(above_foot, "Escape: back", canvas.dim()),
         ScreenMode::Rows if !screen.message.is_empty() => canvas.line(above_foot, &screen.message, canvas.warning()),
         ScreenMode::Rows => {
-            let hint = "?: keys  Tab: next view  Enter: open  /: search  u: back  q: end";
+            let hint = match screen.shown.picture {
+                Picture::Timeline => "?: keys  arrows: move  r: range  Enter: select  u: back  q: end",
+                Picture::Flame => "?: keys  arrows: move  Enter: zoom  /: search  u: back  q: end",
+                Picture::Rows => "?: keys  Tab: next view  Enter: open  /: search  u: back  q: end",
+            };
             canvas.line(above_foot, hint, canvas.dim());
         }
     }
     for (at, line) in foot.iter().enumerate() {
         canvas.line(above_foot + 1 + at, line, canvas.dim());
     }
+    screen.areas = canvas.areas;
 }
 
 fn text_page(canvas: &mut Canvas<'_>, page: &TextPage, height: usize) {
@@ -86,32 +110,32 @@ fn wrapped_text(label: &str, text: &str, indent: &str, width: usize) -> Vec<Stri
     }
 }
 
-/// The names of views, so that the chosen one is to be seen.
-fn views(canvas: &mut Canvas<'_>, screen: &BrowseScreen) {
-    let mut names: Vec<(String, bool)> = (screen.views().into_iter())
-        .map(|view| (view.word(), *view == screen.shown.view))
+/// The names of tabs, so that the chosen one is to be seen.
+fn tabs(canvas: &mut Canvas<'_>, screen: &BrowseScreen) {
+    let tabs = screen.tabs().into_iter();
+    let mut names: Vec<(String, bool, Option<&'static ShownTab>)> = tabs
+        .map(|tab| (tab.name(), tab.is_of(&screen.shown), Some(tab)))
         .collect();
     if let View::Callers(function) = &screen.shown.view {
-        names.insert(
-            0,
-            (
-                format!("callers of {}", cut(&clean(function), canvas.width() / 2)),
-                true,
-            ),
-        );
+        let name = format!("callers of {}", cut(&clean(function), canvas.width() / 2));
+        names.insert(0, (name, true, None));
     }
-    let chosen = names.iter().position(|(_, is_chosen)| *is_chosen).unwrap_or(0);
-    let width_from = |first: usize| -> usize { names[first..=chosen].iter().map(|(name, _)| name.len() + 1).sum() };
+    let chosen = names.iter().position(|(_, is_chosen, _)| *is_chosen).unwrap_or(0);
+    let width_from = |first: usize| -> usize { names[first..=chosen].iter().map(|(name, ..)| name.len() + 1).sum() };
     let first = (0..chosen)
         .find(|first| width_from(*first) <= canvas.width())
         .unwrap_or(chosen);
     let mut at = 0;
-    for (name, is_chosen) in names.iter().skip(first) {
+    for (name, is_chosen, tab) in names.iter().skip(first) {
         if at > 0 && at + name.len() > canvas.width() {
             break;
         }
         let style = if *is_chosen { canvas.chosen() } else { canvas.dim() };
-        at = canvas.put(at, 2, name, style) + 1;
+        let after = canvas.put(at, 2, name, style);
+        if let Some(tab) = *tab {
+            canvas.clickable(at..after, 2, ClickTarget::Tab(tab));
+        }
+        at = after + 1;
     }
 }
 
@@ -132,6 +156,7 @@ fn rows(canvas: &mut Canvas<'_>, page: &Page, height: usize) {
     let lines = page.lines.iter().enumerate().skip(page.top + skipped).take(height);
     for (y, (at, line)) in (4..).zip(lines) {
         let table = table_of(line);
+        canvas.clickable(0..width, y, ClickTarget::Line(at));
         let columns = Column::fitting(&page.columns[table], width.saturating_sub(SIGN));
         let numbers = SIGN + Column::numbers(&columns);
         match line {
@@ -192,58 +217,5 @@ fn fitting(row: &ReportRow, columns: usize) -> (String, String) {
             return (name, place);
         }
         asked = (asked - 1).min(asked.saturating_sub(taken - columns)).max(8);
-    }
-}
-
-/// The cells of the terminal.
-struct Canvas<'a> {
-    buffer: &'a mut Buffer,
-    color: bool,
-}
-
-impl Canvas<'_> {
-    fn width(&self) -> usize {
-        usize::from(self.buffer.area.width)
-    }
-
-    fn lines(&self) -> usize {
-        usize::from(self.buffer.area.height)
-    }
-
-    /// Writes a text and the rest of the line in a style.
-    fn line(&mut self, y: usize, text: &str, style: Style) {
-        let width = self.width();
-        self.put(0, y, &format!("{:width$}", cut(&clean(text), width)), style);
-    }
-
-    /// Writes a text as far as there are cells; returns the column after it.
-    fn put(&mut self, x: usize, y: usize, text: &str, style: Style) -> usize {
-        if x >= self.width() || y >= self.lines() {
-            return x;
-        }
-        // Where there are cells, their numbers fit.
-        let (after, _) = self
-            .buffer
-            .set_stringn(x as u16, y as u16, clean(text), self.width() - x, style);
-        usize::from(after)
-    }
-
-    fn bold(&self) -> Style {
-        Style::new().add_modifier(Modifier::BOLD)
-    }
-
-    fn dim(&self) -> Style {
-        Style::new().add_modifier(Modifier::DIM)
-    }
-
-    fn chosen(&self) -> Style {
-        Style::new().add_modifier(Modifier::REVERSED)
-    }
-
-    fn warning(&self) -> Style {
-        match self.color {
-            true => Style::new().fg(Color::Yellow),
-            false => Style::new(),
-        }
     }
 }

@@ -32,6 +32,11 @@ pub(crate) enum KeyAction {
     FindNext,
     FindPrevious,
     Undo,
+    Reread,
+    /// Begins or ends a range of time.
+    Range,
+    /// Copies the command.
+    Copy,
     Quality,
     Help,
     Suspend,
@@ -39,16 +44,24 @@ pub(crate) enum KeyAction {
 }
 
 /// Lines of help: keys, and what they do.
-pub(crate) const HELP: [(&str, &str); 20] = [
-    ("Up Down, k j", "one row up, down"),
+pub(crate) const HELP: [(&str, &str); 24] = [
+    (
+        "Up Down, k j",
+        "one row up, down; in the flame graph: caller, largest callee",
+    ),
     ("PgUp PgDn, b Space", "one screen up, down"),
     ("Home End, g G", "first row, last row"),
     ("Tab, Shift-Tab", "next view, previous view"),
     (
         "Enter",
-        "in a tree: opens or closes the row; else: callers of the function, or only this thread, process, category",
+        "in a tree: opens or closes the row; in the flame graph: gives the frame the whole width, or goes back; else: \
+         callers of the function, or only this thread, process, category",
     ),
-    ("Right Left, + -", "opens the row; closes it, or goes to its caller"),
+    (
+        "Right Left, + -",
+        "opens the row; closes it, or goes to its caller; in the flame graph: the frame beside; in the timeline: the \
+         time beside",
+    ),
     ("E C", "opens all rows, closes all rows"),
     ("c", "callers of the function, and what it calls"),
     ("a", "source and machine code of the function, with samples"),
@@ -64,6 +77,17 @@ pub(crate) const HELP: [(&str, &str); 20] = [
     ("/ n N", "searches for text, also in closed rows; next, previous"),
     ("u, Escape", "takes back the last selection, or goes back from callers"),
     ("Q", "what was recorded, and what limits its quality"),
+    ("R", "reads the file again, for example after another recording"),
+    (
+        "r",
+        "in the timeline: begins a range at the chosen time; Right and Left extend the range, Enter selects it",
+    ),
+    ("y", "copies the command at the foot, if the terminal permits (OSC 52)"),
+    (
+        "mouse",
+        "a click chooses a row, a frame or a view, another one is Enter; the wheel moves; dragging in the \
+         timeline selects",
+    ),
     ("Ctrl-Z", "suspends; `fg` goes on"),
     ("q, Ctrl-C", "ends, and prints the command of the last view"),
 ];
@@ -106,6 +130,9 @@ pub(crate) fn action(key: KeyEvent) -> Option<KeyAction> {
         KeyCode::Char('n') => KeyAction::FindNext,
         KeyCode::Char('N') => KeyAction::FindPrevious,
         KeyCode::Char('u') | KeyCode::Esc | KeyCode::Backspace => KeyAction::Undo,
+        KeyCode::Char('r') => KeyAction::Range,
+        KeyCode::Char('y') => KeyAction::Copy,
+        KeyCode::Char('R') => KeyAction::Reread,
         KeyCode::Char('Q') => KeyAction::Quality,
         KeyCode::Char('?') => KeyAction::Help,
         KeyCode::Char('q') => KeyAction::Quit,

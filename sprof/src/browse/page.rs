@@ -1,5 +1,10 @@
 //! The rows of one view: which are open, which one the cursor is on, which are on the screen.
 
+use std::collections::HashMap;
+
+use super::flame::FlameGraph;
+use super::keys::KeyAction;
+use super::strips::TimeStrips;
 use crate::report::text::{Column, columns};
 use crate::report::{Report, ReportRow, Table};
 
@@ -14,8 +19,12 @@ pub(crate) struct Page {
     pub(crate) lines: Vec<PageLine>,
     /// The chosen one of [`Page::lines`]: a row, if there is any.
     pub(crate) cursor: usize,
-    /// The first of [`Page::lines`] on the screen.
+    /// The first of [`Page::lines`] on the screen; of a flame graph, the first level.
     pub(crate) top: usize,
+    /// The flame graph of the first table, if that is its picture.
+    pub(crate) flame: Option<FlameGraph>,
+    /// The strips of a timeline, once it was drawn.
+    pub(crate) strips: Option<TimeStrips>,
 }
 
 /// A line of a page, by the numbers of its table and row.
@@ -45,15 +54,65 @@ impl Page {
                 .iter()
                 .map(|table| columns(table, &report.measure))
                 .collect(),
+            flame: None,
             is_closed: report.tables.iter().map(closed).collect(),
             report,
             lines: Vec::new(),
             cursor: 0,
             top: 0,
+            strips: None,
         };
         page.list();
         page.choose(0, true);
         page
+    }
+
+    /// The same page with the picture of a flame graph.
+    pub(crate) fn into_flame(mut self) -> Page {
+        self.set_all(false);
+        if let Some(table) = self.report.tables.first() {
+            self.flame = Some(FlameGraph::new(table, self.report.measure.whole));
+            // The calls before the first branch say little.
+            let branch = (0..table.rows.len()).find(|row| branches(table, *row));
+            self.cursor = branch.unwrap_or(0);
+        }
+        self
+    }
+
+    /// Takes over which rows are open and which one is chosen from a page of other samples. A row is the same where its
+    /// name and those of the rows above it are.
+    pub(crate) fn keep_state(&mut self, earlier: &Page) {
+        let mut ids = HashMap::new();
+        let before = row_ids(&earlier.report, &mut ids);
+        let now = row_ids(&self.report, &mut ids);
+        let rows_before = before.iter().flatten().zip(earlier.is_closed.iter().flatten());
+        let closed: HashMap<usize, bool> = rows_before.map(|(id, is_closed)| (*id, *is_closed)).collect();
+        for (id, is_closed) in now.iter().flatten().zip(self.is_closed.iter_mut().flatten()) {
+            *is_closed = closed.get(id).copied().unwrap_or(*is_closed);
+        }
+        let same = |(table, row): (usize, usize)| {
+            let id = before[table][row];
+            let found = |ids: &Vec<usize>| ids.iter().position(|other| *other == id);
+            now.iter()
+                .enumerate()
+                .find_map(|(table, ids)| Some((table, found(ids)?)))
+        };
+        let chosen = earlier.place().and_then(same);
+        let zoom = earlier.flame.as_ref().and_then(|flame| same((0, flame.zoom?)));
+        if let Some(flame) = &mut self.flame {
+            flame.zoom = zoom.map(|(_, row)| row);
+        }
+        self.list();
+        let line = chosen.and_then(|(table, row)| self.line_of(table, row));
+        self.choose(line.unwrap_or(earlier.cursor), true);
+        self.top = match self.flame {
+            Some(_) => earlier.top,
+            None => self.cursor.saturating_sub(earlier.cursor.saturating_sub(earlier.top)),
+        };
+    }
+
+    fn line_of(&self, table: usize, row: usize) -> Option<usize> {
+        self.lines.iter().position(|line| *line == PageLine::Row(table, row))
     }
 
     /// Lists the lines that are shown.
@@ -94,6 +153,11 @@ impl Page {
         Some(&self.report.tables[table].rows[row])
     }
 
+    /// The number of the row at the cursor in its table.
+    pub(crate) fn row_number(&self) -> Option<usize> {
+        self.place().map(|(_, row)| row)
+    }
+
     pub(crate) fn sign(&self, table: usize, row: usize) -> RowSign {
         match has_rows_below(&self.report.tables[table], row) {
             true if self.is_closed[table][row] => RowSign::Closed,
@@ -125,6 +189,15 @@ impl Page {
     /// Scrolls so that the cursor is among `height` lines.
     pub(crate) fn scroll(&mut self, height: usize) {
         let height = height.max(1);
+        if self.flame.is_some() {
+            let level = self.row().map_or(0, |row| row.depth);
+            // The caller is to be seen.
+            self.top = self
+                .top
+                .min(level.saturating_sub(1))
+                .max((level + 1).saturating_sub(height));
+            return;
+        }
         // The head of the first table is above the first row.
         let is_first = self.lines[..self.cursor.min(self.lines.len())]
             .iter()
@@ -133,6 +206,39 @@ impl Page {
             self.top = 0;
         }
         self.top = self.top.min(self.cursor).max((self.cursor + 1).saturating_sub(height));
+    }
+
+    /// Moves the cursor in a flame graph on a terminal with so many columns; false for keys of other pictures.
+    pub(crate) fn move_frame(&mut self, asked: KeyAction, width: usize) -> bool {
+        let (Some(flame), Some(table)) = (&self.flame, self.report.tables.first()) else {
+            return false;
+        };
+        let here = self.cursor;
+        let level = |row: usize| table.rows[row].depth;
+        let is_beside = |row: &usize| level(*row) == level(here) && flame.is_drawn(*row, width);
+        let next = match asked {
+            _ if table.rows.is_empty() => None,
+            KeyAction::Up => parent(table, here),
+            // The first one is the largest.
+            KeyAction::Down => Some(here + 1).filter(|row| has_rows_below(table, here) && flame.is_drawn(*row, width)),
+            KeyAction::Close => (0..here).rev().find(is_beside),
+            KeyAction::Open => (here + 1..table.rows.len()).find(is_beside),
+            KeyAction::PageUp | KeyAction::PageDown | KeyAction::OpenAll | KeyAction::CloseAll => None,
+            _ => return false,
+        };
+        self.cursor = next.unwrap_or(here);
+        true
+    }
+
+    /// Gives the frame at the cursor the whole width.
+    pub(crate) fn zoom_here(&mut self) {
+        if let Some(flame) = &mut self.flame {
+            flame.zoom = Some(self.cursor);
+        }
+    }
+
+    pub(crate) fn is_zoomed_here(&self) -> bool {
+        self.flame.as_ref().is_some_and(|flame| flame.zoom == Some(self.cursor))
     }
 
     /// Opens or closes the row at the cursor.
@@ -147,7 +253,7 @@ impl Page {
     pub(crate) fn go_up(&mut self) {
         let Some((table, row)) = self.place() else { return };
         let parent = parent(&self.report.tables[table], row);
-        let line = parent.and_then(|row| self.lines.iter().position(|line| *line == PageLine::Row(table, row)));
+        let line = parent.and_then(|row| self.line_of(table, row));
         self.cursor = line.unwrap_or(self.cursor);
     }
 
@@ -162,7 +268,7 @@ impl Page {
         self.list();
         let mut row = here;
         while let Some((table, at)) = row {
-            if let Some(line) = self.lines.iter().position(|line| *line == PageLine::Row(table, at)) {
+            if let Some(line) = self.line_of(table, at) {
                 self.cursor = line;
                 return;
             }
@@ -207,10 +313,32 @@ impl Page {
             above = row;
         }
         self.list();
-        let line = self.lines.iter().position(|line| *line == PageLine::Row(table, row));
-        self.cursor = line.unwrap_or(0);
+        self.cursor = self.line_of(table, row).unwrap_or(0);
         true
     }
+}
+
+/// The rows seen so far: by the number of the row above, or of none, with name and place.
+type RowIds<'a> = HashMap<(usize, &'a str, &'a str), usize>;
+
+/// A number for each row of each table. Rows with the same names above them have the same number.
+fn row_ids<'a>(report: &'a Report, ids: &mut RowIds<'a>) -> Vec<Vec<usize>> {
+    let tables = report.tables.iter().map(|table| {
+        let mut above: Vec<usize> = Vec::new();
+        let mut id = |names| {
+            let next = ids.len();
+            *ids.entry(names).or_insert(next)
+        };
+        let of_table = id((usize::MAX, table.id, ""));
+        let rows = table.rows.iter().map(|row| {
+            above.truncate(row.depth);
+            let parent = above.last().copied().unwrap_or(of_table);
+            above.push(id((parent, &row.name, &row.place)));
+            above.last().copied().unwrap_or(of_table)
+        });
+        rows.collect()
+    });
+    tables.collect()
 }
 
 fn has_rows_below(table: &Table, row: usize) -> bool {

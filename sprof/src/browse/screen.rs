@@ -4,69 +4,22 @@ use std::path::PathBuf;
 
 use profile::text::one_line;
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use recording::command::{own, quoted};
 
+use super::canvas::ClickArea;
+use super::colors::FunctionColors;
 use super::keys::{HELP, KeyAction, action};
 use super::page::{Page, RowSign};
+use super::shown::{Picture, ShownTab, ShownView, TABS, line};
 use super::text_page::TextPage;
 use crate::args::{SelectArgs, Sort, View};
 use crate::exit::Failure;
 use crate::input::Input;
-use crate::report::build::TableExtent;
-use crate::report::calls;
-use crate::report::request::ReportRequest;
-
-/// Rows of trees with a smaller share, in percent, are left out.
-const LEAST_PERCENT: f64 = 0.1;
-
-/// The views, in the order of Tab.
-const VIEWS: [View; 15] = [
-    View::Functions,
-    View::Tree,
-    View::BottomUp,
-    View::Lines,
-    View::Threads,
-    View::Processes,
-    View::Crates,
-    View::Categories,
-    View::Buckets,
-    View::Parallelism,
-    View::Futures,
-    View::Spans,
-    View::Markers,
-    View::Resources,
-    View::Heap,
-];
 
 /// Reads the file with the samples that are selected; true asks for the fields of markers.
 pub(crate) type ReadFile = Box<dyn Fn(&SelectArgs, bool) -> Result<Input, Failure>>;
 
 /// Source and machine code of a function; the last argument is the width of its lines, in columns.
 pub(crate) type Annotate = Box<dyn Fn(&Input, &SelectArgs, &str, usize) -> Result<Vec<String>, Failure>>;
-
-/// What is shown: samples, and a view of them.
-#[derive(Clone, Debug)]
-pub(crate) struct ShownView {
-    pub(crate) select: SelectArgs,
-    pub(crate) view: View,
-    sort: Sort,
-}
-
-impl ShownView {
-    fn is_tree(&self) -> bool {
-        matches!(self.view, View::Tree | View::BottomUp | View::Callers(_))
-    }
-
-    fn extent(&self) -> TableExtent {
-        TableExtent {
-            rows: usize::MAX,
-            min_percent: self.is_tree().then_some(LEAST_PERCENT),
-            no_frame_of_all: false,
-            sort: self.sort,
-            of_event: self.select.event.name().is_some(),
-        }
-    }
-}
 
 /// What the keys go to.
 pub(crate) enum ScreenMode {
@@ -80,6 +33,8 @@ pub(crate) enum ScreenMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterKey {
     Draw,
+    /// The terminal copies the command.
+    Copy,
     Suspend,
     Quit,
 }
@@ -88,8 +43,9 @@ pub(crate) struct BrowseScreen {
     file: PathBuf,
     read: ReadFile,
     annotate: Annotate,
-    input: Input,
+    pub(super) input: Input,
     has_markers: bool,
+    pub(crate) colors: FunctionColors,
     pub(crate) shown: ShownView,
     pub(crate) page: Page,
     earlier: Vec<(ShownView, Page)>,
@@ -101,6 +57,8 @@ pub(crate) struct BrowseScreen {
     pub(crate) height: usize,
     /// Columns of the terminal.
     pub(crate) width: usize,
+    /// What clicks on the screen go to.
+    pub(crate) areas: Vec<ClickArea>,
 }
 
 impl BrowseScreen {
@@ -111,16 +69,13 @@ impl BrowseScreen {
         annotate: Annotate,
     ) -> Result<BrowseScreen, Failure> {
         let input = read(&select, false)?;
-        let shown = ShownView {
-            select,
-            view: View::Functions,
-            sort: Sort::Own,
-        };
+        let shown = ShownView::new(select);
         Ok(BrowseScreen {
-            page: page(&file, &input, &shown)?,
+            page: shown.page(&file, &input)?,
             file,
             read,
             annotate,
+            colors: FunctionColors::new(&input.data),
             input,
             has_markers: false,
             shown,
@@ -130,6 +85,7 @@ impl BrowseScreen {
             message: String::new(),
             height: 1,
             width: 80,
+            areas: Vec::new(),
         })
     }
 
@@ -141,34 +97,23 @@ impl BrowseScreen {
         {
             return command.clone();
         }
-        let mut words = vec!["report".to_owned(), self.file.display().to_string()];
-        words.extend(self.shown.select.words());
-        words.extend(["--view".to_owned(), self.shown.view.word()]);
-        match self.shown.sort {
-            Sort::Own => {}
-            Sort::Total => words.extend(["--sort", "total"].map(str::to_owned)),
-            Sort::Name => words.extend(["--sort", "name"].map(str::to_owned)),
-        }
-        if self.shown.is_tree() {
-            words.extend(["--min-percent".to_owned(), LEAST_PERCENT.to_string()]);
-        }
-        words.extend(["--limit", "0"].map(str::to_owned));
-        line(&words)
+        self.shown.command(&self.file)
     }
 
-    /// The views that the file has data for.
-    pub(crate) fn views(&self) -> Vec<&'static View> {
-        let data = &self.input.data;
-        let has_data = |view: &&View| match view {
-            View::Markers => data.threads.iter().any(|thread| !thread.markers.is_empty()),
-            view => calls::check_views(&self.file, data, std::slice::from_ref(view)).is_ok(),
-        };
-        VIEWS.iter().filter(has_data).collect()
+    /// The tabs that the file has data for.
+    pub(crate) fn tabs(&self) -> Vec<&'static ShownTab> {
+        TABS.iter()
+            .filter(|tab| tab.has_data(&self.file, &self.input.data))
+            .collect()
     }
 
     pub(crate) fn press(&mut self, key: KeyEvent) -> AfterKey {
         self.message.clear();
         let asked = action(key);
+        if asked == Some(KeyAction::Copy) && !matches!(self.mode, ScreenMode::Search(_)) {
+            "the terminal is asked to copy the command below".clone_into(&mut self.message);
+            return AfterKey::Copy;
+        }
         match &mut self.mode {
             ScreenMode::Search(_) => {
                 self.type_search(key);
@@ -195,9 +140,11 @@ impl BrowseScreen {
         AfterKey::Draw
     }
 
-    fn act(&mut self, asked: KeyAction) {
+    pub(super) fn act(&mut self, asked: KeyAction) {
         let (cursor, height) = (self.page.cursor, self.height);
         match asked {
+            asked if self.shown.picture == Picture::Flame && self.page.move_frame(asked, self.width) => {}
+            asked if self.move_time(asked) => {}
             KeyAction::Up => self.page.choose(cursor.saturating_sub(1), false),
             KeyAction::Down => self.page.choose(cursor + 1, true),
             KeyAction::PageUp => self.page.choose(cursor.saturating_sub(height), false),
@@ -217,23 +164,23 @@ impl BrowseScreen {
             KeyAction::Annotate => self.annotate(),
             KeyAction::Focus => self.select_function(|select, function| select.part.focus = vec![function]),
             KeyAction::Hide => self.select_function(|select, function| select.part.hide.push(function)),
-            KeyAction::Threads => self.view(View::Threads),
-            KeyAction::Processes => self.view(View::Processes),
-            KeyAction::Invert => self.view(match self.shown.view {
-                View::Tree => View::BottomUp,
-                View::BottomUp => View::Tree,
-                _ => View::BottomUp,
+            KeyAction::Threads => drop(self.view(View::Threads, Picture::Rows)),
+            KeyAction::Processes => drop(self.view(View::Processes, Picture::Rows)),
+            KeyAction::Invert => drop(match self.shown.view {
+                View::BottomUp => self.view(View::Tree, self.shown.picture),
+                View::Tree => self.view(View::BottomUp, self.shown.picture),
+                _ => self.view(View::BottomUp, Picture::Rows),
             }),
             KeyAction::Waits if self.shown.select.heap.weigh.is_some() => {
                 "--weigh is of running threads: it weighs no waits".clone_into(&mut self.message);
             }
             KeyAction::Waits => {
-                let mut next = self.shown.clone();
+                let mut next = self.shown.without_zoom();
                 next.select.waits = !next.select.waits;
                 self.show(next, true);
             }
             KeyAction::Order => {
-                let mut next = self.shown.clone();
+                let mut next = self.shown.without_zoom();
                 next.sort = match next.sort {
                     Sort::Own => Sort::Total,
                     Sort::Total => Sort::Name,
@@ -245,15 +192,31 @@ impl BrowseScreen {
             KeyAction::FindNext => self.find(true),
             KeyAction::FindPrevious => self.find(false),
             KeyAction::Undo => self.undo(),
+            KeyAction::Range => "the timeline has a range to select".clone_into(&mut self.message),
+            KeyAction::Reread => self.refresh(),
             KeyAction::Quality => self.mode = ScreenMode::Text(self.quality()),
             KeyAction::Help => self.mode = ScreenMode::Text(help()),
-            KeyAction::Suspend | KeyAction::Quit => {}
+            KeyAction::Copy | KeyAction::Suspend | KeyAction::Quit => {}
+        }
+    }
+
+    /// Reads the file again, and shows the same view of it: open rows stay open, the cursor stays on its row.
+    pub(crate) fn refresh(&mut self) {
+        let read = (self.read)(&self.shown.select, self.has_markers);
+        let made = read.and_then(|input| Ok((self.shown.page(&self.file, &input)?, input)));
+        match made {
+            Ok((mut page, input)) => {
+                page.keep_state(&self.page);
+                self.page = page;
+                self.set_input(input);
+            }
+            Err(failure) => self.fail(failure),
         }
     }
 
     /// Shows other samples or another view; `is_step`: undo takes it back. False if the file does not have it.
-    fn show(&mut self, next: ShownView, is_step: bool) -> bool {
-        let made = self.reread(&next).and_then(|()| page(&self.file, &self.input, &next));
+    pub(super) fn show(&mut self, next: ShownView, is_step: bool) -> bool {
+        let made = self.reread(&next).and_then(|()| next.page(&self.file, &self.input));
         match made {
             Ok(page) => {
                 let earlier = (
@@ -280,10 +243,15 @@ impl BrowseScreen {
     fn reread(&mut self, next: &ShownView) -> Result<(), Failure> {
         let needs_markers = next.view == View::Markers;
         if needs_markers != self.has_markers || next.select.heap.measure.is_some() {
-            self.input = (self.read)(&next.select, needs_markers)?;
+            self.set_input((self.read)(&next.select, needs_markers)?);
             self.has_markers = needs_markers;
         }
         Ok(())
+    }
+
+    fn set_input(&mut self, input: Input) {
+        self.colors = FunctionColors::new(&input.data);
+        self.input = input;
     }
 
     fn fail(&mut self, failure: Failure) {
@@ -297,41 +265,55 @@ impl BrowseScreen {
     }
 
     fn undo(&mut self) {
-        let Some((shown, page)) = self.earlier.pop() else {
+        let Some((shown, earlier)) = self.earlier.pop() else {
             "nothing to take back: q ends".clone_into(&mut self.message);
             return;
         };
-        if let Err(failure) = self.reread(&shown) {
-            self.fail(failure);
+        // The file may have been read again since.
+        if self.show(shown, false) {
+            self.page.keep_state(&earlier);
         }
-        (self.shown, self.page) = (shown, page);
     }
 
     /// Shows another view of the same samples.
-    fn view(&mut self, view: View) {
+    pub(super) fn view(&mut self, view: View, picture: Picture) -> bool {
         let next = ShownView {
             view,
-            ..self.shown.clone()
+            picture,
+            ..self.shown.without_zoom()
         };
-        self.show(next, false);
+        self.show(next, false)
     }
 
-    /// Shows the next or previous view that the file has.
+    /// Shows the next or previous tab that the file has data for.
     fn turn(&mut self, forwards: bool) {
-        let views = self.views();
-        let here = views.iter().position(|view| **view == self.shown.view);
-        let step = if forwards { 1 } else { views.len() - 1 };
-        let mut at = here.unwrap_or(if forwards { views.len() - 1 } else { 0 });
-        for _ in 0..views.len() {
-            at = (at + step) % views.len();
-            let next = ShownView {
-                view: views[at].clone(),
-                ..self.shown.clone()
-            };
-            if self.show(next, false) {
+        let tabs = self.tabs();
+        let here = tabs.iter().position(|tab| tab.is_of(&self.shown));
+        let step = if forwards { 1 } else { tabs.len() - 1 };
+        let mut at = here.unwrap_or(if forwards { tabs.len() - 1 } else { 0 });
+        for _ in 0..tabs.len() {
+            at = (at + step) % tabs.len();
+            if self.view(tabs[at].view.clone(), tabs[at].picture) {
                 self.message.clear();
                 return;
             }
+        }
+    }
+
+    /// Gives the frame at the cursor the whole width, with frames that were too small before; or goes back.
+    fn zoom(&mut self) {
+        if self.page.is_zoomed_here() {
+            return self.undo();
+        }
+        let Some(total) = self.page.row().and_then(|row| row.total) else {
+            return;
+        };
+        let next = self.shown.zoomed(self.page.report.measure.percent(total));
+        if self.show(next, true)
+            && let Some((_, earlier)) = self.earlier.last()
+        {
+            self.page.keep_state(earlier);
+            self.page.zoom_here();
         }
     }
 
@@ -342,11 +324,14 @@ impl BrowseScreen {
     }
 
     fn enter(&mut self) {
+        if self.shown.picture == Picture::Flame {
+            return self.zoom();
+        }
         if self.page.sign_here() != RowSign::Leaf {
             self.page.toggle();
             return;
         }
-        let mut next = self.shown.clone();
+        let mut next = self.shown.without_zoom();
         let part = &mut next.select.part;
         let (chosen, value) = match self.shown.view {
             View::Threads => (&mut part.thread, self.field("tid").or_else(|| self.field("name"))),
@@ -354,6 +339,7 @@ impl BrowseScreen {
             View::Categories => (&mut part.category, self.field("name")),
             _ => return self.callers(),
         };
+        next.picture = Picture::Rows;
         let Some(value) = value.filter(|value| !value.is_empty()) else {
             "this row has no name to select by".clone_into(&mut self.message);
             return;
@@ -367,7 +353,8 @@ impl BrowseScreen {
         let Some(function) = self.function() else { return };
         let next = ShownView {
             view: View::Callers(function),
-            ..self.shown.clone()
+            picture: Picture::Rows,
+            ..self.shown.without_zoom()
         };
         if next.view != self.shown.view {
             self.show(next, true);
@@ -402,7 +389,7 @@ impl BrowseScreen {
 
     fn select_function(&mut self, change: impl Fn(&mut SelectArgs, String)) {
         let Some(function) = self.function() else { return };
-        let mut next = self.shown.clone();
+        let mut next = self.shown.without_zoom();
         change(&mut next.select, function);
         self.show(next, true);
     }
@@ -448,12 +435,6 @@ impl BrowseScreen {
     }
 }
 
-/// A command as a shell takes it.
-fn line(words: &[String]) -> String {
-    let quoted: Vec<_> = words.iter().map(|word| quoted(word)).collect();
-    one_line(&format!("{} {}", own(), quoted.join(" "))).into_owned()
-}
-
 fn is_warning(style: Option<crate::terminal::style::Style>) -> bool {
     matches!(style, Some(crate::terminal::style::Style::Warning))
 }
@@ -468,13 +449,4 @@ fn help() -> TextPage {
         top: 0,
         command: None,
     }
-}
-
-fn page(file: &std::path::Path, input: &Input, shown: &ShownView) -> Result<Page, Failure> {
-    let request = ReportRequest {
-        file,
-        select: &shown.select,
-        views: std::slice::from_ref(&shown.view),
-    };
-    Ok(Page::new(request.answer(input, |_| shown.extent())?))
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use ratatui_core::terminal::Terminal;
 use ratatui_crossterm::CrosstermBackend;
 use ratatui_crossterm::crossterm::cursor::Show;
@@ -20,6 +22,7 @@ use rustix::process::{Signal, kill_current_process_group};
 use signal_hook::consts::SIGCONT;
 use signal_hook::flag;
 
+use super::colors::ColorDepth;
 use super::draw::draw;
 use super::screen::{AfterKey, BrowseScreen};
 use crate::interrupt::Interrupt;
@@ -45,17 +48,19 @@ fn keys() -> io::Result<File> {
     File::open("/dev/tty")
 }
 
-/// Shows the screen until the user ends it, a signal does, or the terminal is gone.
+/// Shows the screen until the user ends it, a signal does, or the terminal is gone. `each_round` is called about four
+/// times a second; it returns true if it changed the screen.
 ///
 /// # Errors
 ///
 /// The terminal cannot be read or drawn to.
-pub(crate) fn run(screen: &mut BrowseScreen) -> io::Result<()> {
+pub(crate) fn run(screen: &mut BrowseScreen, mut each_round: impl FnMut(&mut BrowseScreen) -> bool) -> io::Result<()> {
     let interrupt = Interrupt::watch().map_err(|_| io::Error::other("signals cannot be watched"))?;
     let is_continued = Arc::new(AtomicBool::new(false));
     flag::register(SIGCONT, is_continued.clone())?;
     let keys = keys()?;
-    let color = style::stdout_color();
+    let [term, colorterm] = ["TERM", "COLORTERM"].map(|name| std::env::var(name).unwrap_or_default());
+    let colors = ColorDepth::of_terminal(style::stdout_color(), &term, &colorterm);
     let before = std::panic::take_hook();
     // Else what a panic prints is lost with the screen.
     std::panic::set_hook(Box::new(move |panic| {
@@ -67,21 +72,26 @@ pub(crate) fn run(screen: &mut BrowseScreen) -> io::Result<()> {
     let mut is_stale = true;
     loop {
         if is_stale {
-            terminal.draw(|frame| draw(screen, color, frame.buffer_mut()))?;
+            terminal.draw(|frame| draw(screen, colors, frame.buffer_mut()))?;
         }
-        is_stale = false;
+        is_stale = each_round(screen);
         if is_over(&keys, &interrupt, ROUND)? {
             return Ok(());
         }
         // crossterm reads a terminal that is gone without end.
         while !is_over(&keys, &interrupt, Timespec::default())? && event::poll(Duration::ZERO)? {
             is_stale = true;
-            let Event::Key(key) = event::read()? else { continue };
-            if key.kind == KeyEventKind::Release {
-                continue;
-            }
+            let key = match event::read()? {
+                Event::Key(key) if key.kind != KeyEventKind::Release => key,
+                Event::Mouse(event) => {
+                    screen.point(event);
+                    continue;
+                }
+                _ => continue,
+            };
             match screen.press(key) {
                 AfterKey::Draw => {}
+                AfterKey::Copy => copy(&screen.command())?,
                 AfterKey::Quit => return Ok(()),
                 AfterKey::Suspend => {
                     leave();
@@ -135,12 +145,44 @@ impl Drop for RawTerminal {
 
 fn enter() -> io::Result<()> {
     enable_raw_mode()?;
-    execute!(io::stdout(), EnterAlternateScreen)
+    execute!(io::stdout(), EnterAlternateScreen)?;
+    match has_mouse() {
+        true => put(MOUSE_ON),
+        false => Ok(()),
+    }
+}
+
+/// Reports clicks (1000), dragging (1002), and columns beyond 223 (1006): xterm's ctlseqs, "Mouse Tracking".
+const MOUSE_ON: &str = "\x1b[?1000h\x1b[?1002h\x1b[?1006h";
+const MOUSE_OFF: &str = "\x1b[?1006l\x1b[?1002l\x1b[?1000l";
+
+/// False for terminals without a mouse, by their names: the console of Linux and of BSD, those like DEC's.
+fn has_mouse() -> bool {
+    let term = std::env::var("TERM").unwrap_or_default();
+    !["linux", "vt", "ansi", "cons25"]
+        .iter()
+        .any(|name| term.starts_with(name))
+}
+
+fn put(text: &str) -> io::Result<()> {
+    let mut out = io::stdout();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Asks the terminal to copy a text: xterm's ctlseqs, "Operating System Commands", 52. A terminal that refuses says
+/// nothing.
+fn copy(text: &str) -> io::Result<()> {
+    put(&format!("\x1b]52;c;{}\x07", BASE64_STANDARD.encode(text)))
 }
 
 /// A terminal that is gone needs nothing.
 fn leave() {
+    if has_mouse() {
+        let _ = put(MOUSE_OFF);
+    }
+    // Whoever sees the screen leave can type Ctrl-C.
+    let _ = disable_raw_mode();
     let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
     let _ = io::stdout().flush();
-    let _ = disable_raw_mode();
 }

@@ -12,13 +12,20 @@ use crate::output::screen;
 use crate::terminal::{Term, Verbosity};
 
 pub(crate) fn run(args: BrowseArgs) -> Outcome {
-    let BrowseArgs { file, select } = args;
+    let file = args.file.clone();
     if !terminal::is_usable() {
         return Err(Failure::failed(format_args!(
             "browse needs a terminal, and there is none, or TERM is dumb; print the profile: {}",
             on_file("report", &file)
         )));
     }
+    let command = show(args)?;
+    screen::print("the command", |out| writeln!(out, "{command}"))
+}
+
+/// Shows a profile until the user ends it; returns the command that prints the last view.
+pub(super) fn show(args: BrowseArgs) -> Result<String, Failure> {
+    let BrowseArgs { file, select } = args;
     let term = Term::stderr(select.messages.verbosity());
     let first = std::cell::Cell::new(true);
     let path = file.clone();
@@ -39,6 +46,7 @@ pub(crate) fn run(args: BrowseArgs) -> Outcome {
         annotate::lines(&args, input, columns)
     };
     let mut shown = BrowseScreen::new(file, select, Box::new(read), Box::new(annotate))?;
-    terminal::run(&mut shown).map_err(|error| Failure::failed(format_args!("the terminal cannot be used: {error}")))?;
-    screen::print("the command", |out| writeln!(out, "{}", shown.command()))
+    terminal::run(&mut shown, |_| false)
+        .map_err(|error| Failure::failed(format_args!("the terminal cannot be used: {error}")))?;
+    Ok(shown.command())
 }

@@ -69,6 +69,7 @@ pub(super) fn serve(
         }),
         symbolicator,
         links,
+        browsed: None,
     };
     shown.serve(listener, args, term)
 }

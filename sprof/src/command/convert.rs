@@ -71,6 +71,7 @@ pub(super) fn run(args: &LoadArgs, term: &Term) -> Outcome {
         base: None,
         symbolicator,
         links,
+        browsed: None,
     };
     shown.serve(listener, &args.serve, term)
 }

@@ -64,6 +64,7 @@ pub(crate) fn run(args: &LoadArgs) -> Outcome {
         base: None,
         symbolicator,
         links,
+        browsed: None,
     };
     shown.serve(listener, &args.serve, &term)
 }

@@ -27,7 +27,9 @@ use super::events;
 use super::push::{self, Servers};
 use super::share::{STEP, SharedPart, Sharing};
 use super::show::{self, ServedProfile};
-use crate::args::{self, CallGraph, HeapHow, ProgramWords, RecordArgs, RecordingArgs, SymbolArgs, UnwinderName};
+use crate::args::{
+    self, BrowseArgs, CallGraph, HeapHow, ProgramWords, RecordArgs, RecordingArgs, SelectArgs, SymbolArgs, UnwinderName,
+};
 use crate::cargo;
 use crate::exit::{Failure, Outcome, Status};
 use crate::interrupt::Interrupt;
@@ -236,6 +238,13 @@ fn save_and_show(
         base: None,
         symbolicator: Arc::clone(symbolicator),
         links,
+        browsed: saved.path.map(|file| {
+            let select = SelectArgs {
+                symbols: args.serve.input.symbols.clone(),
+                ..SelectArgs::default()
+            };
+            BrowseArgs { file, select }
+        }),
     };
     shown.serve(listener, &args.serve, term)?;
     Ok(status)

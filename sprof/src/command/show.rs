@@ -8,11 +8,14 @@ use std::sync::Arc;
 use server::{BrowserNotice, Content, IDLE_TIME, Links, Listener, Server, ServerEnd};
 use symbolicator::{Symbolicator, api};
 
-use crate::args::ServeArgs;
+use super::browse;
+use crate::args::{BrowseArgs, ServeArgs};
+use crate::browse::terminal;
 use crate::exit::{Failure, Outcome, Status};
 use crate::page;
 use crate::terminal::Term;
 use crate::terminal::browser::{self, DesktopInfo};
+use crate::terminal::keys::WaitingKeys;
 use crate::terminal::style::Style;
 
 /// Takes the port. Warns of an address that others can reach, before anything can be read there.
@@ -49,6 +52,8 @@ pub(super) struct ServedProfile {
     /// Answers the UI's requests for names, sources and assembly.
     pub(super) symbolicator: Arc<Symbolicator>,
     pub(super) links: Links,
+    /// The file that `b` opens in the terminal meanwhile.
+    pub(super) browsed: Option<BrowseArgs>,
 }
 
 impl ServedProfile {
@@ -86,11 +91,39 @@ impl ServedProfile {
             }
         };
         let server = Server::start(listener, content, (!args.keep).then_some(IDLE_TIME), noticed)?;
-        open(term, args, address, &self.links);
+        let browsed = self.browsed.filter(|_| terminal::is_usable());
+        let keys = browsed.as_ref().and_then(|_| WaitingKeys::take());
+        open(term, args, address, &self.links, keys.is_some());
+        if let (Some(browsed), Some(keys)) = (browsed, keys) {
+            browse_meanwhile(&browsed, keys, &server, term);
+        }
         if server.wait() == ServerEnd::Idle {
             term.line("ended: nobody has asked for anything for 8 hours; --keep serves until Ctrl-C");
         }
         Ok(Status::SUCCESS)
+    }
+}
+
+/// Opens the file in the terminal when asked by a key, until the server ends.
+fn browse_meanwhile(browsed: &BrowseArgs, keys: WaitingKeys, server: &Server, term: &Term) {
+    let mut keys = Some(keys);
+    while let Some(waiting) = &keys
+        && !server.is_over()
+    {
+        match waiting.wait() {
+            Ok(Some(b'b')) => {
+                drop(keys.take());
+                match browse::show(browsed.clone()) {
+                    Ok(_) => {}
+                    Err(Failure::Failed { message, .. }) => term.error(message),
+                    Err(_) => term.error("the profile cannot be shown"),
+                }
+                keys = WaitingKeys::take();
+            }
+            Ok(_) => {}
+            // Another program has the terminal, or it is gone: the server goes on.
+            Err(_) => return,
+        }
     }
 }
 
@@ -115,8 +148,12 @@ fn blocked(term: &Term, links: &Links) {
 }
 
 /// Prints the link, and opens it if there is a browser, a user, and no `--no-open`.
-fn open(term: &Term, args: &ServeArgs, address: SocketAddr, links: &Links) {
+fn open(term: &Term, args: &ServeArgs, address: SocketAddr, links: &Links, has_keys: bool) {
     let may_open = may_open() && !args.no_open;
+    let end = match has_keys {
+        true => "until Ctrl-C; b opens the profile in this terminal",
+        false => "until Ctrl-C",
+    };
     let link = term.style(Style::Link, &links.open);
     let desk = match browser::desk(address) {
         DesktopInfo::OverSsh { tunnel } if args.address.is_loopback() => {
@@ -124,7 +161,7 @@ fn open(term: &Term, args: &ServeArgs, address: SocketAddr, links: &Links) {
             term.always(format_args!("  {}", term.style(Style::Bold, &tunnel)));
             term.always(format_args!("and open {link}"));
             say_viewer(term, links);
-            return term.line("serving until Ctrl-C");
+            return term.line(format_args!("serving {end}"));
         }
         DesktopInfo::OverSsh { .. } => DesktopInfo::NoBrowser("this is an SSH session"),
         desk => desk,
@@ -150,7 +187,7 @@ fn open(term: &Term, args: &ServeArgs, address: SocketAddr, links: &Links) {
         _ => term.always(format_args!("open {link}")),
     }
     say_viewer(term, links);
-    term.line(format_args!("serving at {} until Ctrl-C", links.origin));
+    term.line(format_args!("serving at {} {end}", links.origin));
 }
 
 /// Prints the link to the built-in viewer, if the other link is not that.

@@ -178,6 +178,7 @@ impl Build<'_> {
         ReportRow {
             fields: vec![("function", json!(name)), ("library", text(&lib)), ("file", text(file))],
             name,
+            func: Some(func),
             is_function: true,
             place: match lib.as_str() {
                 // cachegrind has files and no libraries.

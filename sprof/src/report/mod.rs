@@ -52,6 +52,8 @@ pub(crate) struct ReportRow {
     /// Indent in text: only a row with siblings is indented further.
     pub(crate) indent: usize,
     pub(crate) name: String,
+    /// The function, by its number in the data.
+    pub(crate) func: Option<u32>,
     /// True if the name is a function's; other names must not be shortened like one.
     pub(crate) is_function: bool,
     /// Library or process.

@@ -4,6 +4,9 @@
 use std::path::Path;
 use std::process::Command;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
 use crate::cli_terminal::Terminal;
 use crate::support::run::{output, wait_until};
 use crate::support::{sprof, temp_dir};
@@ -19,6 +22,11 @@ fn screen(bytes: &str, columns: usize, lines: usize) -> Vec<String> {
     // Only the last screen counts.
     let mut rest = bytes.rsplit(ENTERED).next().unwrap();
     while let Some(letter) = rest.chars().next() {
+        // What the terminal is to copy.
+        if let Some(command) = rest.strip_prefix("\u{1b}]") {
+            rest = command.split_once('\u{7}').map_or("", |(_, rest)| rest);
+            continue;
+        }
         if let Some(sequence) = rest.strip_prefix("\u{1b}[") {
             let end = sequence.find(|letter: char| letter.is_ascii_alphabetic()).unwrap_or(0);
             let numbers: Vec<usize> = sequence[..end]
@@ -117,6 +125,13 @@ fn the_screen_has_the_figures_of_the_report_also_when_it_changes_stops_and_is_ta
     let shown = wait_for(&terminal, 120, 40, callers);
     assert!(shown[39].ends_with("0.1 --limit 0"), "{shown:#?}");
 
+    // The terminal copies the command.
+    terminal.press("y");
+    let command = format!("{own} report {folded} {callers}");
+    terminal.wait_for(&format!("\u{1b}]52;c;{}\u{7}", BASE64_STANDARD.encode(command)));
+    terminal.press("k");
+    let shown = wait_for(&terminal, 120, 40, "Tab: next view");
+
     // It stops, goes on with the same screen, and leaves the terminal as it was.
     terminal.press("\u{1a}");
     terminal.wait_for("stopped=148");
@@ -130,6 +145,8 @@ fn the_screen_has_the_figures_of_the_report_also_when_it_changes_stops_and_is_ta
     assert!(after.contains(" report ") && after.contains(callers), "{after}");
     assert!(after.contains(" icanon ") && after.contains(" echo "), "{after}");
     assert!(!text.contains("panicked"));
+    // It asks for the mouse, and gives it back.
+    assert!(text.rfind("\u{1b}[?1002h").unwrap() < text.rfind("\u{1b}[?1002l").unwrap());
     terminal.close();
 
     // A terminal that is taken away ends it.

@@ -225,13 +225,19 @@ fn what_is_gone_when_the_server_is_asked_has_its_names() {
 }
 
 #[test]
-fn over_ssh_the_tunnel_is_printed() {
+fn over_ssh_the_tunnel_is_printed_and_b_opens_the_profile_in_the_terminal() {
     let Some(()) = perf_events() else { return };
     let ssh = [("SSH_CONNECTION", "192.0.2.7 50000 192.0.2.1 22"), ("USER", "ada")];
-    let Some(terminal) = Terminal::start(&ssh, &["--port", "0"], &exits("status 0")) else {
+    let size = "stty cols 80 rows 24;";
+    let Some(mut terminal) = Terminal::start_after(size, &ssh, &["--port", "0"], &exits("status 0")) else {
         return;
     };
-    terminal.wait_for("until Ctrl-C");
+    // There the profile is also shown in the terminal.
+    terminal.wait_for("until Ctrl-C; b opens the profile in this terminal");
+    terminal.press("b");
+    terminal.wait_for("Tab: next view");
+    terminal.press("q");
+    terminal.wait_for("\u{1b}[?1049l");
     let (status, text) = terminal.interrupt();
     assert_eq!(status, Some(0), "{text}");
     assert!(text.contains("ssh -N -L ") && text.contains("ada@192.0.2.1"), "{text}");

@@ -15,10 +15,11 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use sha2::{Digest, Sha256};
 
-use super::label::FrameColor;
+use super::label::{FrameColor, FrameColors};
 use super::tree::CallPathTree;
 pub use super::tree::TreeShape;
 use super::{ExportUnit, Picked, PickedTime};
+use crate::data::Data;
 use crate::text::one_line;
 use color::Color;
 use layout::{Decimal, Layout, PERCENT};
@@ -58,6 +59,30 @@ impl Default for SvgOptions {
             threads: false,
         }
     }
+}
+
+/// The colour of a function in a flame graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FunctionColor {
+    /// The kind of code, as the legend names it.
+    pub kind: &'static str,
+    /// Red, green, blue.
+    pub rgb: [u8; 3],
+}
+
+/// The colour of each function. The first frame of a function stands for all.
+pub fn function_colors(data: &Data) -> Vec<FunctionColor> {
+    let kinds = FrameColors::new(data);
+    let mut kind_of = vec![None; data.funcs.len()];
+    for frame in &data.frames {
+        kind_of[frame.func as usize].get_or_insert_with(|| kinds.kind(data, frame));
+    }
+    let colors = (0..).zip(kind_of).map(|(func, kind)| {
+        let kind = kind.unwrap_or(FrameColor::Other);
+        let Color(rgb) = color::of_kind(kind, data.func_name(func), false);
+        FunctionColor { kind: kind.name(), rgb }
+    });
+    colors.collect()
 }
 
 /// Writes the samples as a flame graph, coloured by the kind of code and the function's name.

@@ -1,5 +1,9 @@
 //! The screen without a terminal: keys go in, cells are read.
 
+mod flame;
+mod goldens;
+mod timeline;
+
 use std::path::{Path, PathBuf};
 
 use clap::FromArgMatches;
@@ -10,9 +14,11 @@ use ratatui_core::terminal::Terminal;
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::{Value, json};
 
+use super::colors::ColorDepth;
 use super::draw::draw;
 use super::keys::HELP;
 use super::screen::{AfterKey, BrowseScreen};
+use super::shown::Picture;
 use crate::args::{self, ReportArgs, SelectArgs};
 use crate::input;
 use crate::report::build::TableExtent;
@@ -60,14 +66,14 @@ fn press(screen: &mut BrowseScreen, keys: &str) {
     }
 }
 
-fn cells(screen: &mut BrowseScreen, width: u16, height: u16) -> Buffer {
+fn cells(screen: &mut BrowseScreen, colors: ColorDepth, width: u16, height: u16) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| draw(screen, true, frame.buffer_mut())).unwrap();
+    terminal.draw(|frame| draw(screen, colors, frame.buffer_mut())).unwrap();
     terminal.backend().buffer().clone()
 }
 
 fn lines(screen: &mut BrowseScreen, width: u16, height: u16) -> Vec<String> {
-    let buffer = cells(screen, width, height);
+    let buffer = cells(screen, ColorDepth::None, width, height);
     let line = |y: u16| -> String { (0..width).map(|x| buffer[(x, y)].symbol()).collect() };
     (0..height).map(|y| line(y).trim_end().to_owned()).collect()
 }
@@ -125,7 +131,11 @@ fn drawn(screen: &mut BrowseScreen) -> Vec<String> {
     let several = screen.page.report.tables.len() > 1;
     let height = screen.page.lines.len() + 20;
     let lines = lines(screen, 200, u16::try_from(height).unwrap());
-    let rows = lines.iter().skip(4).take_while(|line| !line.starts_with("?: keys"));
+    let is_timeline = screen.shown.picture == Picture::Timeline;
+    let rows = lines
+        .iter()
+        .skip(if is_timeline { 6 } else { 4 })
+        .take_while(|line| !line.starts_with("?: keys"));
     let first = |line: &String| {
         let cell = line.get(2..).unwrap_or_default().trim_start().to_owned();
         cell.split("  ").next().unwrap_or_default().to_owned()
@@ -149,11 +159,12 @@ fn every_view_has_the_figures_of_the_command_at_its_foot() {
         let mut screen = screen(&golden(name));
         let inputs = [false, true].map(|has_markers| read(&golden(name), &SelectArgs::default(), has_markers));
         let input = |screen: &BrowseScreen| &inputs[usize::from(screen.shown.view == args::View::Markers)];
-        let views = screen.views().len();
+        let views = screen.tabs().len();
         for _ in 0..views {
             press(&mut screen, "E");
             let report = report(&screen, input(&screen));
-            let has_shares = screen.page.report.tables.iter().all(|table| table.headings.is_empty());
+            let has_shares =
+                screen.page.flame.is_none() && screen.page.report.tables.iter().all(|table| table.headings.is_empty());
             if has_shares {
                 let (shares, drawn) = (shares(&report), drawn(&mut screen));
                 assert_eq!(drawn, shares, "{name}: {}", screen.command());
@@ -185,7 +196,7 @@ fn keys_select_and_are_taken_back() {
     assert_eq!(
         shown[2..8],
         [
-            "functions tree bottom-up lines threads processes crates",
+            "functions tree flame bottom-up lines threads processes",
             "    self  samples   total  Functions",
             "  60.0 %       60  60.0 %  read",
             "  25.0 %       25  85.0 %  parse",
@@ -347,15 +358,29 @@ fn names_of_all_letters_fit_terminals_of_all_sizes() {
         shown[4].starts_with("  50.0 %") && shown[4].contains("函 数 函"),
         "{shown:#?}"
     );
-    for keys in ["", "\t", "E", "i", "g\n", "?", "\u{1b}/函", "\n", "Q", "\u{1b}f"] {
+    for keys in ["", "\t", "E", "i", "g\n", "?", "\u{1b}/函", "\n", "Q", "\u{1b}ft\tr>>>"] {
         press(&mut screen, keys);
-        for (width, height) in [(80, 24), (300, 100), (120, 40), (20, 8), (3, 2), (1, 1), (0, 0)] {
-            let cells = cells(&mut screen, width, height);
-            for cell in cells.content() {
-                assert!(!cell.symbol().contains(char::is_control), "{:?}", cell.symbol());
-                // The terminal's own colours, but for warnings.
-                assert!(cell.bg == Color::Reset && [Color::Reset, Color::Yellow].contains(&cell.fg));
-            }
+        is_tidy(&mut screen);
+    }
+    while screen.shown.picture != Picture::Flame {
+        press(&mut screen, "\u{1b}\t");
+    }
+    for keys in ["", "j\n"] {
+        press(&mut screen, keys);
+        is_tidy(&mut screen);
+    }
+}
+
+/// Checks that terminals of all sizes get letters, in the terminal's own colours but for warnings.
+fn is_tidy(screen: &mut BrowseScreen) {
+    for (width, height) in [(80, 24), (300, 100), (120, 40), (20, 8), (3, 2), (1, 1), (0, 0)] {
+        let depth = match screen.shown.picture {
+            Picture::Flame => ColorDepth::None,
+            Picture::Rows | Picture::Timeline => ColorDepth::Sixteen,
+        };
+        for cell in cells(screen, depth, width, height).content() {
+            assert!(!cell.symbol().contains(char::is_control), "{:?}", cell.symbol());
+            assert!(cell.bg == Color::Reset && [Color::Reset, Color::Yellow].contains(&cell.fg));
         }
     }
 }
