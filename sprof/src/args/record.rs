@@ -94,7 +94,7 @@ pub(crate) struct RecordingArgs {
     /// how long sprof records. The profile at the end is of them, and so are those of --trigger. There is no
     /// FILE.partial: if sprof is killed, nothing is left but what triggers have written.
     #[arg(long, value_name = "TIME", help_heading = "How long", value_parser = value::window,
-          conflicts_with_all = ["iteration_count", "heap"], allow_negative_numbers = true)]
+          conflicts_with = "iteration_count", allow_negative_numbers = true)]
     pub(crate) last: Option<Duration>,
 
     /// Begin without samples: only what the program chooses is sampled, from where it calls
@@ -141,7 +141,7 @@ pub(crate) struct RecordingArgs {
     /// memory; `--heap=interpose` leaves code alone, `--heap=patch` also changes a `malloc` of the program's own. Linux
     /// only.
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "on",
-          help_heading = "What to sample", hide_possible_values = true, conflicts_with = "paused")]
+          help_heading = "What to sample", hide_possible_values = true, conflicts_with_all = ["paused", "last"])]
     pub(crate) heap: Option<HeapHow>,
 
     /// With --heap: choose one byte of this many, on average. 1 records each block [default: 512K, and more for a
