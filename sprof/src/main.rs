@@ -88,6 +88,7 @@ fn main() -> ExitCode {
             Command::Share(args) => command::share::run(&args),
             Command::Push(args) => command::push::run(&args),
             Command::Doctor(args) => command::doctor::run(&args),
+            Command::Guide(args) => command::guide::run(&args),
             Command::Setup(args) => command::setup::run(&args),
             Command::Completions { shell } => command::complete::script(shell),
             Command::Man { command } => command::docs::man(command.as_deref()),

@@ -15,6 +15,7 @@ mod diff;
 mod doctor;
 mod export;
 mod gallery;
+mod guide;
 mod input;
 mod labels;
 mod load;
@@ -40,6 +41,7 @@ pub(crate) use diff::{By, DiffArgs, DiffFormat};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use export::{ExportArgs, ExportFormat, FlamegraphArgs, PickArgs, SvgArgs};
 pub(crate) use gallery::GalleryArgs;
+pub(crate) use guide::{GuideArgs, JsonOutput};
 pub(crate) use input::{SymbolArgs, WantedSamples, cache};
 pub(crate) use load::LoadArgs;
 pub(crate) use merge::{AlignBy, MergeArgs};
@@ -76,7 +78,7 @@ use crate::exit::Failure;
     subcommand_required = true,
     arg_required_else_help = true,
     before_help = EXAMPLES,
-    after_help = format!("{EXIT_STATUS}\n\n{ENVIRONMENT}"),
+    after_help = format!("`sprof guide` says which command answers which question.\n\n{EXIT_STATUS}\n\n{ENVIRONMENT}"),
     max_term_width = 100
 )]
 pub(crate) struct Cli {
@@ -145,6 +147,8 @@ pub(crate) enum Command {
     Push(Box<PushArgs>),
     /// Show what this machine permits, what it refuses, and the command that helps.
     Doctor(DoctorArgs),
+    /// Print which command answers which question, on one page: for people in a hurry, scripts and agents.
+    Guide(GuideArgs),
     /// Sign sprof so that macOS also lets it record running programs; elsewhere there is nothing to set up.
     #[cfg_attr(not(target_os = "macos"), command(hide = true))]
     Setup(SetupArgs),
@@ -200,6 +204,7 @@ impl Command {
             | Command::Serve(_)
             | Command::Cargo { .. }
             | Command::Doctor(_)
+            | Command::Guide(_)
             | Command::Setup(_)
             | Command::Completions { .. }
             | Command::Man { .. } => Vec::new(),

@@ -30,7 +30,7 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "VIEW", value_parser = ViewParser, hide_possible_values = true)]
     pub(crate) view: Vec<View>,
 
-    /// What to print: text, Markdown or JSON.
+    /// What to print: text, Markdown or JSON (its schema: `sprof guide --schema report`).
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) format: Format,
 

@@ -15,6 +15,7 @@ pub(crate) mod doctor;
 mod events;
 pub(crate) mod export;
 pub(crate) mod flamegraph;
+pub(crate) mod guide;
 pub(crate) mod load;
 pub(crate) mod merge;
 pub(crate) mod push;

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::schema::parsed;
 use crate::support::skip::{Need, has, perf_events};
 use crate::support::{program, record, sprof};
 
@@ -220,7 +221,7 @@ fn annotations_are_json_too() {
     let Some(()) = perf_events() else { return };
     let (recording, _) = record().profile(program("split").unwrap(), &["300"]);
     let text = annotate(&recording.output, &["xorshift", "-C", "1000000", "-f", "json"]);
-    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let json: serde_json::Value = parsed(&text);
     let samples = |cost: &serde_json::Value| cost["samples"].as_u64().unwrap();
     let own = samples(&json["self"]);
     assert!(own > 100 && samples(&json["whole"]) >= own, "{text}");
@@ -252,6 +253,6 @@ fn annotations_are_json_too() {
         );
     }
     let none = annotate(&recording.output, &["xorshift", "--json", "--time-range", "1000.."]);
-    let none: serde_json::Value = serde_json::from_str(&none).unwrap();
+    let none: serde_json::Value = parsed(&none);
     assert!(none["function"].is_null() && none["sources"].is_null(), "{none}");
 }

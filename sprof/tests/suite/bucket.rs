@@ -16,6 +16,7 @@ use crate::server::Served;
 use crate::share::{SECRETS, User, text};
 use crate::support::bucket::{KEY_ID, S3rver, SECRET_KEY, TOKEN, decoded, get, s3, signed_address};
 use crate::support::client::Client;
+use crate::support::schema::parsed;
 use crate::support::skip::perf_events;
 use crate::support::store::{Behaviour, StandIn, UI};
 use crate::support::{copy_program, program, temp_dir, tls_dir};
@@ -178,7 +179,7 @@ fn a_profile_in_a_bucket_has_a_link_that_works_until_it_is_deleted() {
         &user,
         &mut share(&user, &endpoint, &["--to", "s3://open/team/ci", "--json"], &file),
     );
-    let again: Value = serde_json::from_str(&again).unwrap();
+    let again: Value = parsed(&again);
     assert_eq!(again["object"], object.as_str());
     assert!(again["expires_ms"].as_u64().is_some() && again["link"].as_str().unwrap().starts_with(UI));
     assert_eq!(only_object(&server), (path, bytes, 2));

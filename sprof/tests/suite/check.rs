@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use crate::support::schema::parsed;
 use crate::support::{sprof, temp_dir};
 
 /// 10,000 samples before; after, `parse::json` has 30 % more and `format` is as it was.
@@ -211,7 +212,7 @@ fn ci_systems_and_pull_requests_have_their_forms() {
         "{md}"
     );
     let json = stdout(&check(dir.path(), &[&rules[..], &["--format", "json"]].concat()));
-    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let json: serde_json::Value = parsed(&json);
     let outcomes: Vec<&str> = (json["rules"].as_array().unwrap().iter())
         .map(|rule| rule["outcome"].as_str().unwrap())
         .collect();

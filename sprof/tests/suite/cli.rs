@@ -218,8 +218,7 @@ fn every_field_of_a_json_output_is_described() {
         &["record", "-s", "--json", "-o", "/dev/null", "true"],
     ] {
         let output = run(line);
-        let object: serde_json::Value =
-            serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{line:?}: {error}: {output:?}"));
+        let object = crate::support::schema::parsed(&output.stdout);
         for key in object.as_object().unwrap().keys() {
             assert!(described.contains(&format!("`{key}`")), "{line:?}: {key}");
         }

@@ -12,6 +12,7 @@ use crate::support;
 use crate::support::client::{Client, script};
 use crate::support::programs::line_of;
 use crate::support::run::output;
+use crate::support::schema::parsed;
 use crate::support::skip::{Need, has, perf_events, tracepoints};
 use crate::support::{program, record, sprof};
 
@@ -176,7 +177,7 @@ fn the_pages_of_the_front_end_show_the_bytes_of_the_report() {
         let mut report = sprof();
         report.arg("report").arg(&recording.output);
         let report = output(report.args(["--measure", measure, "-f", "json"]));
-        let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+        let report: Value = parsed(&report.stdout);
         let roots = answers[at]["shown"][0].as_array().unwrap().iter();
         let sum: f64 = roots.map(|root| root.as_f64().unwrap()).sum();
         assert_eq!(
@@ -354,7 +355,7 @@ fn files_of_other_profilers_open_in_the_client_with_the_shares_that_they_have() 
         };
         let shown = client.functions();
         let (json, _) = sprof_on(&["report", "--view", "functions", "--format", "json"], &file);
-        let report: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        let report: serde_json::Value = parsed(&json);
         for row in report["views"][0]["rows"].as_array().unwrap() {
             let share = |key: &str| 100.0 * row[key]["share"].as_f64().unwrap();
             let name = row["function"].as_str().unwrap();

@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::support::cargo::{cargo, sprof_in};
 use crate::support::machine::alone;
 use crate::support::run::output;
+use crate::support::schema::parsed;
 use crate::support::skip::{Need, has};
 use crate::support::{program, sprof, temp_dir};
 
@@ -44,7 +45,7 @@ fn report(file: &Path, options: &[&str]) -> Value {
             .args(options),
     );
     assert!(printed.status.success(), "{printed:?}");
-    serde_json::from_slice(&printed.stdout).unwrap()
+    parsed(&printed.stdout)
 }
 
 fn all(report: &Value) -> f64 {

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::support;
 use crate::support::machine::{alone, share_again};
 use crate::support::run::{Recording, Running};
+use crate::support::schema::parsed;
 use crate::support::skip::perf_events;
 use crate::support::{program, record, sprof, temp_dir};
 
@@ -76,7 +77,7 @@ fn diff(arguments: &[&str], old: &[&Path], new: &[&Path]) -> std::process::Outpu
 
 fn json(arguments: &[&str], old: &[&Path], new: &[&Path]) -> Value {
     let output = diff(&[&["--format", "json"], arguments].concat(), old, new);
-    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let json: Value = parsed(&output.stdout);
     assert_eq!(json["schema_version"], 1);
     json
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::support::schema::parsed;
 use crate::support::skip::perf_events;
 use crate::support::{Profile, program, sprof, temp_dir};
 
@@ -49,7 +50,7 @@ fn reported(file: &Path) -> Vec<String> {
         "--format",
         "json",
     ]);
-    let json: Value = serde_json::from_slice(&json).unwrap();
+    let json: Value = parsed(&json);
     let functions = json["views"][0]["rows"]
         .as_array()
         .unwrap_or_else(|| panic!("{json:#}"));

@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use crate::heap_views::heap_has_the_true_bytes;
 use crate::support::run::output;
+use crate::support::schema::parsed;
 use crate::support::skip::{Need, has, is_root};
 use crate::support::{Recorder, Recording, program, record, sprof};
 
@@ -212,7 +213,7 @@ pub(crate) fn heap_of(recorder: Recorder, command: &[&str]) -> (Recording, Value
         .options(&["--json", "--no-symbolicate"])
         .run(command[0], &command[1..]);
     let last = recording.stdout.lines().last().unwrap_or_default();
-    let summary: Value = serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {}", recording.stderr));
+    let summary: Value = parsed(last);
     let heap = summary["heap"].clone();
     (recording, heap)
 }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::heap::{exact, heap_of};
 use crate::support::playground::Playground;
 use crate::support::run::output;
+use crate::support::schema::parsed;
 use crate::support::skip::{Need, has, is_root};
 use crate::support::{Recorder, Recording, copy_program, program, record, sprof, temp_dir};
 
@@ -214,7 +215,7 @@ fn weight(recording: &Recording, measure: &str) -> f64 {
     let mut report = sprof();
     report.arg("report").arg(&recording.output);
     let report = output(report.args(["--measure", measure, "-f", "json"]));
-    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let report: Value = parsed(&report.stdout);
     report["selection"]["weight"].as_f64().unwrap()
 }
 

@@ -10,6 +10,7 @@ use crate::heap::heap_of;
 use crate::support::client::script;
 use crate::support::machine::{alone, share_again};
 use crate::support::run::output;
+use crate::support::schema::parsed;
 use crate::support::skip::{Need, has};
 use crate::support::{Recording, program, record, sprof};
 
@@ -33,7 +34,7 @@ pub(crate) fn heap_has_the_true_bytes(file: &Path) {
     let report = |options: &[&str]| -> Value {
         let mut command = sprof();
         command.arg("report").arg(file).args(options).args(["-f", "json"]);
-        serde_json::from_slice(&output(&mut command).stdout).unwrap()
+        parsed(&output(&mut command).stdout)
     };
     let table = report(&["--view", "heap", "--hide", "take"]);
     let rows = table["views"][0]["rows"].as_array().unwrap();
@@ -115,7 +116,7 @@ fn valgrind_s_own_viewer_shows_the_bytes_of_the_report() {
         let mut command = sprof();
         let options = ["--measure", measure, "-f", "json"];
         let output = output(command.arg("report").arg(file).args(options));
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error} {output:?}"));
+        let report: Value = parsed(&output.stdout);
         report["selection"]["weight"].as_f64().unwrap()
     };
     let bytes = ["allocated", "peak", "retained"].map(|measure| {
@@ -208,7 +209,7 @@ fn rules_on_the_heap_are_kept_broken_or_unknown_also_by_the_sums_of_other_tools(
     command.arg("check").arg("--base").arg(&old.output).arg(&new.output);
     let checked = output(command.arg("--config").arg(&config).args(["-f", "json"]));
     assert_eq!(checked.status.code(), Some(1), "{checked:?}");
-    let json: Value = serde_json::from_slice(&checked.stdout).unwrap();
+    let json: Value = parsed(&checked.stdout);
     let said = json["rules"].as_array().unwrap().iter().map(|rule| {
         let word = |key: &str| rule[key].as_str().unwrap_or("all");
         [word("measure"), word("function"), word("of"), word("outcome")].join(" ")
@@ -263,7 +264,7 @@ fn only_what_leaks_on_is_among_what_grows() {
             .args(["--view", "heap", "-f", format]);
         String::from_utf8(output(&mut command).stdout).unwrap()
     };
-    let json: Value = serde_json::from_str(&report("json")).unwrap();
+    let json: Value = parsed(&report("json"));
     let [sites, growth] = [0, 1].map(|view| json["views"][view]["rows"].as_array().unwrap());
     let functions: Vec<&Value> = growth.iter().map(|row| &row["function"]).collect();
     assert_eq!(functions, [&Value::Null, &"leaks".into()], "{json}");

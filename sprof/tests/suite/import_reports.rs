@@ -8,6 +8,7 @@ use std::process::Command;
 
 use crate::support::client::Client;
 use crate::support::programs::line_of;
+use crate::support::schema::parsed;
 use crate::support::skip::{Need, has};
 use crate::support::{program, sprof, temp_dir};
 use serde_json::Value;
@@ -26,7 +27,7 @@ fn run(words: &[&str], file: &Path, options: &[&str]) -> String {
 
 fn json(file: &Path, options: &[&str]) -> Value {
     let options = [&["--format", "json", "--view", "functions"], options].concat();
-    serde_json::from_str(&run(&["report"], file, &options)).unwrap()
+    parsed(&run(&["report"], file, &options))
 }
 
 /// (self, total) of each function that costs anything; those of one name in several files added up by self.
@@ -438,7 +439,7 @@ fn callgrind_files_are_compared_to_the_instruction() {
     valgrind("callgrind", &[], "--callgrind-out-file", "4", &new).unwrap();
     let own = |file: &Path| functions(&json(file, &[]))["scaled"].0;
     let diff = |options: &[&str]| printed(sprof().arg("diff").args([&old, &new]).args(options));
-    let compared: Value = serde_json::from_str(&diff(&["--format", "json"])).unwrap();
+    let compared: Value = parsed(&diff(&["--format", "json"]));
     let first = &compared["changes"][0];
     assert_eq!(first["function"], "scaled", "{compared:#}");
     assert_eq!(first["base"]["per_run"].as_f64(), Some(own(&old)));

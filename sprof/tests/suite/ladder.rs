@@ -8,6 +8,7 @@ use crate::support;
 use crate::support::machine::{alone, one_cpu};
 use crate::support::playground::Playground;
 use crate::support::run::{Recorder, Running};
+use crate::support::schema::parsed;
 use crate::support::skip::{IN_NAMESPACE, mount_namespaces, paranoid, perf_events, root};
 use crate::support::steal::undisturbed;
 use crate::support::{Profile, Recording, assert_split_within, program, record, wait_until};
@@ -418,7 +419,7 @@ fn doctor(run: impl Fn(&[&str]) -> std::process::Output) -> (String, serde_json:
     let prose = text.lines().filter(|line| !line.trim_start().starts_with('>'));
     assert!(prose.clone().all(|line| line.chars().count() <= 80), "{text}");
     let json = run(&["doctor", "--json"]).stdout;
-    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let json: serde_json::Value = parsed(&json);
     assert_eq!(
         (json["schema"].as_str(), json["schema_version"].as_u64()),
         (Some("sprof-doctor"), Some(1))

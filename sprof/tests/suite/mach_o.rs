@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use crate::support::schema::parsed;
 use crate::support::{sprof, temp_dir};
 
 /// Programs with llvm-symbolizer's answers, which `make` in this folder has made.
@@ -84,7 +85,7 @@ fn a_profile_of_a_mac_gets_names_lines_and_assembly_on_another_system() {
         let file = saved(dir.path(), arch, name_of_arch);
         let rows = |view: &str| {
             let text = printed("report", &file, &["--format", "json", "--view", view], arch);
-            let report: Value = serde_json::from_str(&text).unwrap();
+            let report: Value = parsed(&text);
             report["views"][0]["rows"].as_array().unwrap().clone()
         };
         let functions: BTreeSet<String> = (rows("functions").iter())

@@ -33,6 +33,7 @@ mod export;
 mod functions;
 mod gate;
 mod ground_truth;
+mod guide;
 mod heap;
 mod heap_programs;
 mod heap_views;

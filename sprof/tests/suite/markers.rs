@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::events::record_events;
 use crate::support::run::sprof;
+use crate::support::schema::parsed;
 use crate::support::skip::{perf_events, tracepoints};
 use crate::support::{record, temp_dir};
 
@@ -24,7 +25,7 @@ fn report(file: &Path, options: &[&str]) -> String {
 }
 
 fn rows(file: &Path, options: &[&str]) -> Vec<Value> {
-    let json: Value = serde_json::from_str(&report(file, &[options, &["-f", "json"]].concat())).unwrap();
+    let json: Value = parsed(&report(file, &[options, &["-f", "json"]].concat()));
     assert_eq!(json["views"][0]["id"], "markers");
     json["views"][0]["rows"].as_array().unwrap().clone()
 }

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use crate::support::client::Client;
+use crate::support::schema::parsed;
 use crate::support::skip::perf_events;
 use crate::support::{program, record, sprof, temp_dir};
 use serde_json::Value;
@@ -18,7 +19,7 @@ fn sprof_says(words: &[&str], files: &[&Path]) -> (String, String) {
 /// (samples, ms) of all threads together.
 fn total(file: &Path) -> (f64, f64) {
     let (json, _) = sprof_says(&["report", "--view", "functions", "--format", "json"], &[file]);
-    let report: Value = serde_json::from_str(&json).unwrap();
+    let report: Value = parsed(&json);
     let number = |place: &str| report.pointer(place).and_then(Value::as_f64).unwrap();
     let each_ms = if report["unit"] == "ms" {
         1.0

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::support::machine::{alone, one_cpu};
 use crate::support::profile::Thread;
+use crate::support::schema::parsed;
 use crate::support::skip::{kernel_samples, perf_events};
 use crate::support::steal::{undisturbed, with_stolen_ms};
 use crate::support::target::{Target, number_in};
@@ -74,7 +75,7 @@ fn waits_have_categories_of_their_own() {
         assert_eq!(thread["samples"]["weightType"], "tracing-ms");
     }
     // On-CPU shares are of samples on a CPU, off-CPU shares of the time off it.
-    let json: Value = serde_json::from_str(recording.stdout.lines().last().unwrap()).unwrap();
+    let json: Value = parsed(recording.stdout.lines().last().unwrap());
     assert_eq!(json["samples"], on_cpu);
     let hottest = &json["hottest"][0];
     assert!(hottest["self_share"].as_f64().unwrap() > 0.8, "{json}");

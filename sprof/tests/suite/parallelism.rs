@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::support::machine::alone;
 use crate::support::run::{Recording, output};
+use crate::support::schema::parsed;
 use crate::support::skip::perf_events;
 use crate::support::steal::undisturbed;
 use crate::support::{program, record, sprof};
@@ -14,7 +15,7 @@ use crate::support::{program, record, sprof};
 pub(crate) fn report(file: &Path, options: &[&str]) -> Value {
     let mut command = sprof();
     command.arg("report").arg(file).args(options).args(["-f", "json"]);
-    serde_json::from_slice(&output(&mut command).stdout).unwrap()
+    parsed(&output(&mut command).stdout)
 }
 
 /// Wall time by number of running threads, ms.

@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
+use crate::support::schema::parsed;
 use crate::support::skip::{Need, has};
 use crate::support::{sprof, temp_dir, tests_dir};
 
@@ -190,7 +191,7 @@ type Times = BTreeMap<(String, String), (u64, u64)>;
 fn reported(release: &Release) -> (Times, u64) {
     let path = release.file.to_str().unwrap();
     let report = run(&["report", path, "--view", "functions", "--format", "json"]);
-    let report: Value = serde_json::from_slice(&report).unwrap();
+    let report: Value = parsed(&report);
     let ns = |cost: &Value| (cost["time_ms"].as_f64().unwrap() * 1e6).round() as u64;
     let mut times = Times::new();
     for row in report["views"][0]["rows"].as_array().unwrap() {
@@ -273,7 +274,7 @@ impl Case {
         let rows = database.rows(self.folder.path(), &query("What changed between two releases"));
         let [_, old, new] = self.releases.each_ref().map(|release| release.file.to_str().unwrap());
         let diff = run(&["diff", old, new, "--by", "inlined", "--format", "json"]);
-        let diff: Value = serde_json::from_slice(&diff).unwrap();
+        let diff: Value = parsed(&diff);
         let changes = diff["changes"].as_array().unwrap();
         assert_eq!((changes.len(), rows.len()), (3, 3), "{diff:#}\n{rows:?}");
         for change in changes {

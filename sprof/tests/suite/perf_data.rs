@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use crate::support::machine::share_again;
 use crate::support::perf::{assert_as_perf, load, own_share, perf_record, perf_script};
 use crate::support::profile::is_mark;
+use crate::support::schema::parsed;
 use crate::support::skip::{perf, perf_on_one_cpu, root};
 use crate::support::{Profile, program, record, sprof, temp_dir};
 
@@ -98,7 +99,7 @@ fn the_text_of_perf_script_shows_what_perf_report_shows() {
         assert!(!stderr.contains("not understood"), "{stderr}");
     }
     let path = script.to_str().unwrap();
-    let views = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap()["views"].clone();
+    let views = |text: &str| parsed(text)["views"].clone();
     let report = ["report", path, "--format", "json", "--view", "functions"];
     let of_file = sprof().args(report).output().unwrap();
     let (code, of_stdin, stderr) = from_stdin(&["report", "-", "--format", "json", "--view", "functions"], &script);
@@ -180,7 +181,7 @@ fn exports_hold_what_the_report_says_of_each_event() {
     let file = file.to_str().unwrap();
     let rows = |file: &str, options: &[&str]| -> serde_json::Value {
         let arguments = [&["report", file, "--format", "json", "--limit", "50"], options].concat();
-        let mut json: serde_json::Value = serde_json::from_str(&run(&arguments)).unwrap();
+        let mut json: serde_json::Value = parsed(&run(&arguments));
         json["views"].take()
     };
     let mut drawn = Vec::new();

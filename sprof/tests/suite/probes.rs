@@ -11,6 +11,7 @@ use crate::support;
 use crate::support::machine::alone;
 use crate::support::playground::Playground;
 use crate::support::run::Running;
+use crate::support::schema::parsed;
 use crate::support::skip;
 use crate::support::{Profile, program, record, sprof, wait_until};
 use serde_json::Value;
@@ -26,7 +27,7 @@ fn probes() -> Option<()> {
 pub(crate) fn breakpoints() -> Option<()> {
     skip::perf_events()?;
     let output = sprof().args(["doctor", "--json"]).output().unwrap();
-    let doctor: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let doctor: Value = parsed(&output.stdout);
     let limits = doctor["limits"].as_array().unwrap();
     let has_registers = limits
         .iter()

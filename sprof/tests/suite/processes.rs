@@ -5,6 +5,7 @@ use std::time::UNIX_EPOCH;
 
 use crate::support;
 use crate::support::machine::alone;
+use crate::support::schema::parsed;
 use crate::support::skip::perf_events;
 use crate::support::steal::undisturbed;
 use crate::support::{program, record, sprof};
@@ -247,7 +248,7 @@ fn with_summary(options: &[&str], arguments: &[&str]) -> (support::Recording, se
     let recording = record().options(&options).run(program("processes").unwrap(), arguments);
     assert_eq!(recording.code, Some(0), "{}", recording.stderr);
     let last = recording.stdout.lines().last().unwrap_or_default();
-    let summary = serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {}", recording.stdout));
+    let summary = parsed(last);
     (recording, summary)
 }
 
@@ -309,7 +310,7 @@ fn processes_and_threads_are_as_many_in_the_report_as_in_the_summary() {
             .unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    let json: serde_json::Value = serde_json::from_str(&report("json")).unwrap();
+    let json: serde_json::Value = parsed(&report("json"));
     assert_eq!(
         [&json["profile"]["processes"], &json["profile"]["threads"]],
         counts,

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::playground::Playground;
 use crate::support::run::output;
+use crate::support::schema::parsed;
 use crate::support::skip::{perf_events, root};
 use crate::support::target::Target;
 use crate::support::{Profile, Recording, program, record, sprof, temp_dir, wait_until};
@@ -302,7 +303,7 @@ fn ten_million_spans_are_exact_in_number_sum_and_longest_or_are_counted() {
                 .unwrap();
             String::from_utf8(output.stdout).unwrap()
         };
-        let json: Value = serde_json::from_str(&report("json")).unwrap();
+        let json: Value = parsed(&report("json"));
         let row = &json["views"][0]["rows"][0];
         let lost = Profile::read(&recording.output).figure_if_any(&["lost, ring full: spans"]);
         let lost = lost.unwrap_or_default();

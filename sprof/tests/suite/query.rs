@@ -13,6 +13,7 @@ use prost::Message;
 use serde_json::{Value, json};
 
 use crate::push::{SECRET, StandIn, parca, text};
+use crate::support::schema::parsed;
 use crate::support::{sprof, temp_dir};
 
 /// Field numbers and types as querier.proto has them.
@@ -94,7 +95,7 @@ fn diff(files: [&Path; 2], options: &[&str]) -> Output {
 /// Shares of functions before and after, in percent.
 fn shares(output: &Output) -> BTreeMap<String, (i64, i64)> {
     assert!(output.status.success(), "{}", text(output));
-    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let json: Value = parsed(&output.stdout);
     let percent = |share: &Value| (100.0 * share.as_f64().unwrap()).round() as i64;
     let changes = json["changes"].as_array().unwrap().iter();
     let shares = |change: &Value| (percent(&change["base"]["share"]), percent(&change["new"]["share"]));
@@ -138,7 +139,7 @@ fn a_profile_of_pyroscope_is_compared_with_a_recording_by_shares() {
     // Whatever the message has beside these fields would be lost.
     assert_eq!(expected.encode_to_vec(), posted.body);
 
-    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let json: Value = parsed(&output.stdout);
     assert!(
         json["scaled"].as_str().unwrap().contains("shares are compared"),
         "{json}"

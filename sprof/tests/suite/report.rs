@@ -10,6 +10,7 @@ use std::process::{Command, Output, Stdio};
 use crate::support;
 use crate::support::machine::share_again;
 use crate::support::perf::perf_record;
+use crate::support::schema::parsed;
 use crate::support::skip::{perf_events, perf_on_one_cpu};
 use crate::support::{Profile, Share, assert_split_of, program, record, sprof, temp_dir};
 use serde_json::{Value, json};
@@ -27,7 +28,7 @@ fn text(file: &Path, options: &[&str]) -> String {
 
 fn json(file: &Path, options: &[&str]) -> Value {
     let text = text(file, &[&["--format", "json"], options].concat());
-    let json: Value = serde_json::from_str(&text).unwrap();
+    let json: Value = parsed(&text);
     assert_eq!(
         (json["schema"].as_str(), json["schema_version"].as_u64()),
         (Some("sprof-report"), Some(1))

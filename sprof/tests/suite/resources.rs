@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::support::playground::Playground;
 use crate::support::run::output;
+use crate::support::schema::parsed;
 use crate::support::skip::{perf_events, root};
 use crate::support::{Profile, program, record, sprof, temp_dir};
 
@@ -19,7 +20,7 @@ fn view(file: &Path, options: &[&str]) -> Value {
         .args(options);
     let report = output(&mut command);
     assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stderr));
-    serde_json::from_slice(&report.stdout).unwrap()
+    parsed(&report.stdout)
 }
 
 fn rows<'a>(report: &'a Value, view: &str) -> &'a [Value] {

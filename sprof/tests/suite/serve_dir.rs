@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::server::{Reply, Served, assert_endless_bodies_end, assert_idle_clients_make_room};
 use crate::support::run::output;
+use crate::support::schema::parsed;
 use crate::support::{sprof, temp_dir, tls_dir};
 
 const DAY_MS: f64 = 86_400_000.0;
@@ -113,7 +114,7 @@ pub(crate) fn row<'a>(page: &'a str, part: &str) -> &'a str {
 
 fn report(path: &Path) -> Value {
     let output = output(sprof().args(["report", "--format", "json"]).arg(path));
-    serde_json::from_slice(&output.stdout).unwrap()
+    parsed(&output.stdout)
 }
 
 #[test]

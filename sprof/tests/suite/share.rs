@@ -12,6 +12,7 @@ use std::process::{Command, Output, Stdio};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 
+use crate::support::schema::parsed;
 use crate::support::skip::perf_events;
 use crate::support::store::{Behaviour, StandIn, UI, jwt};
 use crate::support::{copy_program, program, sprof, temp_dir, tls_dir};
@@ -153,7 +154,7 @@ fn a_shared_profile_is_listed_and_deleted_by_its_link() {
     assert!(text(&listed.stderr).contains("share --delete LINK"), "{listed:?}");
     let listed = user.sprof().args(["share", "--list", "--json"]).output().unwrap();
     shows_no_key(&listed);
-    let json: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let json: Value = parsed(&listed.stdout);
     assert_eq!(json["schema"], "sprof-shared");
     assert_eq!(json["shared"][0]["link"], link.as_str());
 
@@ -181,7 +182,7 @@ fn json_has_what_a_script_needs() {
     let (user, store) = (User::new(), StandIn::start(Behaviour::Honest));
     let output = user.share(&store, &user.file(), &["--json"]).output().unwrap();
     shows_no_key(&output);
-    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let json: Value = parsed(&output.stdout);
     assert_eq!(
         (&json["schema"], &json["schema_version"]),
         (&"sprof-share".into(), &1.into())
@@ -620,7 +621,7 @@ fn a_recording_is_shared_without_what_is_private_and_with_its_shares() {
             .arg(file)
             .output()
             .unwrap();
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let report: Value = parsed(&output.stdout);
         let rows = report["views"][0]["rows"].as_array().unwrap().iter();
         let columns = ["function", "library", "self", "total"];
         rows.map(|row| columns.iter().map(|column| row[column].clone()).collect())

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-#[cfg(target_os = "linux")]
 use crate::support::machine::{alone, share_again};
+#[cfg(target_os = "linux")]
+use crate::support::schema::parsed;
 #[cfg(target_os = "linux")]
 use crate::support::skip::kernel_samples;
 #[cfg(target_os = "linux")]
@@ -113,7 +114,7 @@ fn a_report_has_the_spans_and_what_is_not_known_of_them() {
         "--slowest",
         "1%",
     ]);
-    let json: Value = serde_json::from_str(&json).unwrap();
+    let json: Value = parsed(&json);
     let rows = json["views"][0]["rows"].as_array().unwrap();
     let of = |row: &Value, keys: &[&str]| -> Vec<Value> { keys.iter().map(|key| row[*key].clone()).collect() };
     let keys = [
@@ -297,7 +298,7 @@ fn a_rule_on_the_length_of_spans_is_broken_kept_or_cannot_be_told() {
     std::fs::write(&rules, "[check.max-increase]\n\"span:request.mean\" = \"1%\"\n").unwrap();
     let [old, new, rules] = [&old, &new, &rules].map(|path| path.to_str().unwrap());
     let (status, json, _) = run(&["check", new, "--base", old, "--config", rules, "-f", "json"]);
-    let json: Value = serde_json::from_str(&json).unwrap();
+    let json: Value = parsed(&json);
     let rule = &json["rules"][0];
     assert_eq!(
         (status, &rule["span"], &rule["measure"]),
@@ -334,8 +335,8 @@ fn requests_of_a_program_compute_and_sleep_and_the_slow_ones_are_slow_by_one_fun
     assert_eq!(written.len(), 132);
     let file = recording.output.to_str().unwrap();
     let report = |options: &[&str]| -> Value {
-        let (_, json, stderr) = run(&[&["report", file, "-f", "json"], options].concat());
-        serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {stderr}"))
+        let (_, json, _) = run(&[&["report", file, "-f", "json"], options].concat());
+        parsed(&json)
     };
     let json = report(&["--view", "spans"]);
     let rows = json["views"][0]["rows"].as_array().unwrap();

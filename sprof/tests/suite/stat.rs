@@ -13,6 +13,7 @@ use crate::support::cargo::{cargo, sprof_in, target_dir};
 use crate::support::machine::alone;
 use crate::support::playground::Playground;
 use crate::support::run::{output, wait_until};
+use crate::support::schema::parsed;
 use crate::support::skip::{paranoid, perf_events, root, tracepoints};
 use crate::support::{program, sprof, temp_dir};
 
@@ -27,7 +28,7 @@ fn json(words: &[&str]) -> Value {
     let options = ["--json", "-o", file.to_str().unwrap()];
     let output = stat(&[&options, words].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&fs::read(&file).unwrap()).unwrap()
+    parsed(&fs::read(&file).unwrap())
 }
 
 fn median(json: &Value, program: usize, measure: &str) -> f64 {
@@ -321,7 +322,7 @@ fn rules_are_on_counts_too() {
         );
     }
     let (_, text) = check(&[&both, "--max-increase", "minor-faults=5%", "--json"]);
-    let json: Value = serde_json::from_str(&text).unwrap();
+    let json: Value = parsed(&text);
     let rule = &json["rules"][0];
     assert_eq!(
         (&rule["measure"], &rule["outcome"]),
@@ -348,7 +349,7 @@ fn as_everyone(programs: &[&str], check: impl Fn(CountedBy<'_>, &dyn Fn(&str) ->
         command.args(["stat", "--json", "-o", file.to_str().unwrap()]);
         let output = command.args(words).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice(&fs::read(&file).unwrap()).unwrap()
+        parsed(&fs::read(&file).unwrap())
     };
     check(&by_nobody, &|name| playground.path(name).display().to_string());
 }
@@ -392,11 +393,7 @@ fn threads_wait_for_a_cpu_as_long_as_the_kernel_says() {
         let value = words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
         value.unwrap().parse().unwrap()
     };
-    let waited = median(
-        &serde_json::from_slice(&fs::read(&counts).unwrap()).unwrap(),
-        0,
-        "cpu-wait",
-    );
+    let waited = median(&parsed(&fs::read(&counts).unwrap()), 0, "cpu-wait");
     // The program reads its sums half a second after its two threads had the last of one CPU.
     let (before, after) = (number("waited_before_ns"), number("waited_ns"));
     assert!(
@@ -421,7 +418,7 @@ fn threads_wait_for_a_cpu_as_long_as_the_kernel_says() {
     for _ in 0..5 {
         let output = stat(&["-f", "json", "-o", counts.to_str().unwrap(), "--", "true"]);
         assert!(output.status.success(), "{output:?}");
-        let found: Value = serde_json::from_slice(&fs::read(&counts).unwrap()).unwrap();
+        let found: Value = parsed(&fs::read(&counts).unwrap());
         let of = |measure: &str| median(&found, 0, measure);
         // Clocks of several places are read within microseconds.
         assert!(of("cpu-wait") + of("task-clock") < of("wall") + 50e3, "{found}");
@@ -442,7 +439,7 @@ fn a_set_user_id_program_is_counted_by_the_kernel_s_account() {
     let mut command = playground.as_nobody_with_rights(playground.path("sprof"));
     command.args(["stat", "--json", "-o", file.to_str().unwrap(), "--"]);
     assert!(command.arg(path).args(["work", "50"]).status().unwrap().success());
-    let found: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let found: Value = parsed(&fs::read(&file).unwrap());
     assert!(median(&found, 0, "task-clock") > 50e6, "{found}");
     assert_eq!(found["commands"][0]["measures"]["processes"]["at_least"], true);
 }
@@ -472,7 +469,7 @@ fn counted_while(mut command: Command, file: &Path, words: &[&str], meanwhile: i
         .status()
         .unwrap();
     assert!(child.wait().unwrap().success());
-    serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
+    parsed(&fs::read(file).unwrap())
 }
 
 #[test]
@@ -558,7 +555,7 @@ fn of_cargo_the_programs_are_counted_that_it_runs() {
         let options = ["stat", "-i", "--json", "-o", file.to_str().unwrap(), "cargo"];
         let output = output(&mut sprof_in(&[&options, words].concat()));
         assert!(output.status.success(), "{output:?}");
-        serde_json::from_slice(&fs::read(&file).unwrap()).unwrap()
+        parsed(&fs::read(&file).unwrap())
     };
     let found = of_cargo(&["run", "--release", "--example", "spin", "--", "40000000", "7"]);
     let spin = target_dir().join("release/examples/spin");

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use crate::support;
 use crate::support::machine::one_cpu;
+use crate::support::schema::parsed;
 use crate::support::skip::{IN_NAMESPACE, Need, has, mount_namespaces, perf_events};
 use crate::support::{Recording, copy_program, program, record, temp_dir};
 use serde_json::Value;
@@ -17,7 +18,7 @@ fn summary(options: &[&str], command: &[&str]) -> (Recording, Value) {
         .run(command[0], &command[1..]);
     assert_eq!(recording.code, Some(0), "{}", recording.stderr);
     let json = recording.stdout.lines().last().unwrap();
-    let json = serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {json}"));
+    let json = parsed(json);
     (recording, json)
 }
 
@@ -80,7 +81,7 @@ fn own_functions_stand_by_total_with_inlined_ones_each_on_their_own() {
 fn kind_of_cost(recording: &Recording, kind: &str) -> (f64, f64) {
     let report = ["report", "-f", "json", "--view", "buckets"];
     let report = support::sprof().args(report).arg(&recording.output).output().unwrap();
-    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let report: Value = parsed(&report.stdout);
     let rows = report["views"][0]["rows"].as_array().unwrap().iter();
     let share = rows.filter(|row| row["bucket"] == kind);
     let share: f64 = share.map(|row| row["self"]["share"].as_f64().unwrap()).sum();

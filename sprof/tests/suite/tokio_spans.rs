@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::support::cargo::{build_in, cargo};
+use crate::support::schema::parsed;
 use crate::support::skip::{Need, has};
 use crate::support::{Recording, record, sprof, tests_dir};
 
@@ -28,7 +29,7 @@ fn report(recording: &Recording, words: &[&str]) -> Value {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    parsed(&output.stdout)
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::support;
 use crate::support::events::{markers, record_events, thread};
 use crate::support::machine::alone;
 use crate::support::run::sprof;
+use crate::support::schema::parsed;
 use crate::support::skip::tracepoints;
 use crate::support::steal::undisturbed;
 use crate::support::{program, record};
@@ -120,7 +121,7 @@ fn stacks_of_points_are_samples_of_their_event_in_every_command() {
     };
     let views = ["--view", "functions", "--format", "json"];
     let (text, _) = run(&[&["report", file, "-e", event][..], &views].concat());
-    let report: Value = serde_json::from_str(&text).unwrap();
+    let report: Value = parsed(&text);
     let rows = report["views"][0]["rows"].as_array().unwrap();
     let total = |name: &str| {
         let row = rows.iter().find(|row| row["function"] == name);
@@ -224,7 +225,7 @@ fn a_flood_of_tracepoints_takes_no_samples_away_and_is_counted_to_the_last() {
             &["flood", &hits.to_string(), "1500"],
         )
     });
-    let summary: Value = serde_json::from_str(&recording.stdout).unwrap();
+    let summary: Value = parsed(&recording.stdout);
     let quality = &summary["quality"];
     assert_eq!(
         quality["lost"], 0,

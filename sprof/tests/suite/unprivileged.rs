@@ -7,6 +7,7 @@ use crate::support;
 use crate::support::Profile;
 use crate::support::machine::alone;
 use crate::support::playground::{NOBODY, Playground};
+use crate::support::schema::parsed;
 use crate::support::skip::{Need, has, paranoid, perf_events, root};
 
 /// A process that is ended with the test.
@@ -257,7 +258,7 @@ fn what_an_ordinary_user_may_not_record_is_said_with_the_next_step() {
 fn summary(output: &Output) -> serde_json::Value {
     let stdout = String::from_utf8_lossy(&output.stdout);
     let last = stdout.lines().last().unwrap_or_default();
-    serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+    parsed(last)
 }
 
 /// CPU time that the program says that it used, s.

@@ -11,6 +11,7 @@ use crate::support;
 use crate::support::machine::share_again;
 use crate::support::perf::perf_record;
 use crate::support::run::output;
+use crate::support::schema::parsed;
 use crate::support::skip::{is_root, perf, perf_events};
 use crate::support::{program, record, sprof, temp_dir};
 
@@ -373,7 +374,7 @@ fn reported(file: &Path, bytes: &[u8]) -> (i32, String) {
     assert!(!stderr.contains("panicked at"), "{file:?}: {stderr}");
     let code = output.status.code().unwrap_or(-1);
     if code == 0 {
-        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let report: serde_json::Value = parsed(&output.stdout);
         let samples = &report["selection"]["samples"];
         return (0, format!("{} {samples}", report["profile"]["recorded_by"]));
     }

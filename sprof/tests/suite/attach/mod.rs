@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::support;
 use crate::support::machine::alone;
 use crate::support::playground::Playground;
+use crate::support::schema::parsed;
 use crate::support::skip::{Need, has, perf_events, root};
 use crate::support::steal::with_stolen_ms;
 use crate::support::target::{Target, cpu_ms};
@@ -158,7 +159,7 @@ fn recording_ends_when_all_targets_have_ended() {
     let recording = attach(&pids.join(","), &["--json"]);
     assert_eq!(recording.code, Some(0), "{}", recording.stderr);
     assert_eq!(reaper.join().unwrap(), [true, true]);
-    let summary: serde_json::Value = serde_json::from_str(&recording.stdout).unwrap();
+    let summary: serde_json::Value = parsed(&recording.stdout);
     assert_eq!(summary["ended_by"], "program");
     assert!(summary["exit"].is_null(), "{summary}");
     assert_eq!(summary["program"], "split, split");

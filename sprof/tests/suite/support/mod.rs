@@ -18,6 +18,7 @@ pub(crate) mod playground;
 pub(crate) mod profile;
 pub(crate) mod programs;
 pub(crate) mod run;
+pub(crate) mod schema;
 pub(crate) mod scripted;
 pub(crate) mod skip;
 pub(crate) mod steal;

@@ -9,7 +9,7 @@ fn difference(files: [&Path; 2], options: &[&str]) -> Value {
         .arg("diff")
         .args(files)
         .args(["--format", "json", "--limit", "10000"]);
-    serde_json::from_slice(&run(command.args(options))).unwrap()
+    parsed(&run(command.args(options)))
 }
 
 #[test]

@@ -21,6 +21,7 @@ use crate::server::Served;
 use crate::support::client::{installed, script};
 use crate::support::machine::{alone, share_again};
 use crate::support::programs::line_of;
+use crate::support::schema::parsed;
 use crate::support::skip::{Need, has, kernel_samples};
 use crate::support::{program, record, sprof, temp_dir};
 
@@ -49,7 +50,7 @@ fn page(profile: &Path, options: &[&str]) -> PathBuf {
 
 fn report(profile: &Path, options: &[&str]) -> Value {
     let options = [&["--format", "json"], options].concat();
-    serde_json::from_slice(&run(sprof().arg("report").arg(profile).args(options))).unwrap()
+    parsed(&run(sprof().arg("report").arg(profile).args(options)))
 }
 
 /// What the pages show after the steps of these tasks; `None` where there is no browser.
