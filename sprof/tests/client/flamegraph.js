@@ -1,7 +1,7 @@
 // Opens a flame graph in Chromium, searches, zooms and goes back; prints what the page shows after each, as JSON.
-// node flamegraph.js FILE.svg SEARCH FUNCTION [FOLDER for screenshots]
+// node flamegraph.js FILE.svg SEARCH FUNCTION [FOLDED.svg, whose third row is of several functions] [FOLDER for screenshots]
 const { chromium } = require("playwright-core");
-const [file, search, zoom, shots] = process.argv.slice(2);
+const [file, search, zoom, folded, shots] = process.argv.slice(2);
 (async () => {
   const executablePath = process.env.CHROMIUM || "/usr/bin/chromium";
   const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
@@ -48,6 +48,15 @@ const [file, search, zoom, shots] = process.argv.slice(2);
   answers.linked = await again.evaluate(() => document.getElementById("matched").textContent);
   answers.errors = errors;
   answers.requests = requests.length;
+  if (folded) {
+    await page.goto("file://" + folded);
+    answers.folded = await shown();
+    await (await page.$("#frames > g:nth-child(3)")).click();
+    answers.opened = await shown();
+    await shot("opened");
+    await page.keyboard.press("Escape");
+    answers.closed = await shown();
+  }
   console.log(JSON.stringify(answers));
   await browser.close();
 })().catch((error) => { console.error(error); process.exit(1); });

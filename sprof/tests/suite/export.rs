@@ -264,7 +264,16 @@ fn a_flame_graph_is_searched_and_zoomed_in_a_browser_and_loads_nothing() {
     let svg = file(folder.path(), &recording.output, "svg");
     let text = std::fs::read_to_string(&svg).unwrap();
     assert!(!text.contains("href"), "it refers to something");
-    let arguments: [&OsStr; 3] = [svg.as_os_str(), "^sixty$|^thirty$".as_ref(), "run_split".as_ref()];
+    let stacks = folder.path().join("stacks.folded");
+    std::fs::write(&stacks, "app;start;main;run;hot 2\napp;start;main;run;cold 1\n").unwrap();
+    let folded = folder.path().join("folded.svg");
+    exported(&stacks, &["-q", "--format", "svg", "-o", folded.to_str().unwrap()]);
+    let arguments: [&OsStr; 4] = [
+        svg.as_os_str(),
+        "^sixty$|^thirty$".as_ref(),
+        "run_split".as_ref(),
+        folded.as_os_str(),
+    ];
     let Some(answer) = script("flamegraph.js", &arguments) else {
         return;
     };
@@ -315,6 +324,11 @@ fn a_flame_graph_is_searched_and_zoomed_in_a_browser_and_loads_nothing() {
         shown["linked"], shown["zoomed"]["matched"],
         "the address holds the state: {shown}"
     );
+    // A row of several functions opens to a row for each; Escape closes it.
+    let names = |what: &str| serde_json::from_value::<Vec<String>>(shown[what]["wide"].clone()).unwrap();
+    assert_eq!(names("folded")[2..], ["app\nstart\nmain", "run"], "{shown}");
+    assert_eq!(names("opened")[2..], ["app", "start", "main", "run"], "{shown}");
+    assert_eq!(shown["closed"], shown["folded"], "{shown}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use std::io::{self, BufWriter, Write};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::label::{FrameColor, FrameColors};
@@ -164,16 +165,27 @@ impl Picture<'_> {
         }
         let total = self.tree.nodes[0].total;
         let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (id, place) in &layout.frames {
+        let mut folds = Vec::new();
+        for (number, (id, place)) in layout.frames.iter().enumerate() {
             let node = &self.tree.nodes[*id as usize];
             let (x, width) = layout.span(place, total);
             let y = layout.y(place.depth, options.inverted);
-            let all = std::iter::once(id).chain(&place.folded);
-            let all: Vec<_> = all
+            let ids = || std::iter::once(id).chain(&place.folded);
+            let all: Vec<_> = ids()
                 .map(|id| one_line(self.tree.label(&self.tree.nodes[*id as usize])))
                 .collect();
             let name = all.join("\n");
             let is_fold = all.len() > 1;
+            if is_fold {
+                let row = |id: &u32| {
+                    let inlined = self.tree.nodes[*id as usize].inlined;
+                    json!([(self.words)(*id), (self.color)(*id).to_string(), inlined])
+                };
+                folds.push(json!([number, ids().map(row).collect::<Vec<_>>()]));
+                for name in &all {
+                    names.entry(name.to_string()).or_insert_with(|| forms(&[name]));
+                }
+            }
             let inlined = node.inlined && !is_fold;
             let color = match is_fold {
                 true => color::of_kind(FrameColor::Place, "", false),
@@ -202,7 +214,7 @@ impl Picture<'_> {
         }
         match options.is_bare {
             true => out.write_all(b"</svg>\n</svg>\n")?,
-            false => self.end(&mut out, options, layout, &names)?,
+            false => self.end(&mut out, options, layout, &names, folds)?,
         }
         out.flush()
     }
@@ -255,6 +267,7 @@ impl Picture<'_> {
         options: &SvgOptions,
         layout: &Layout,
         names: &BTreeMap<String, Vec<String>>,
+        folds: Vec<Value>,
     ) -> io::Result<()> {
         write!(
             out,
@@ -291,9 +304,11 @@ impl Picture<'_> {
         };
         write!(
             out,
-            "</g>\n{}\nconst MARGIN = {MARGIN}, INVERTED = {inverted}, GONE = {gone};\nconst FORMS = new Map({});\n{}{}\n</svg>\n",
+            "</g>\n{}\nconst MARGIN = {MARGIN}, ROW = {ROW}, INVERTED = {inverted}, GONE = {gone};\n\
+             const FORMS = new Map({});\nconst FOLDS = {};\n{}{}\n</svg>\n",
             SCRIPT.0,
-            text::script(names),
+            text::script(&text::other_forms(names)),
+            text::script(&Value::Array(folds)),
             include_str!("page.js"),
             SCRIPT.1
         )

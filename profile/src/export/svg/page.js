@@ -11,18 +11,42 @@
 
   // Edges as whole numbers: the file writes them with four decimals.
   const units = (rect, name) => Math.round(parseFloat(rect.getAttribute(name)) * UNITS);
-  const all = Array.from(frames.children, (g, index) => {
+  const rows = parseFloat(frames.getAttribute("height")) / ROW;
+  // Levels are rows from the root. Below rows that are opened, a frame is `shift` rows farther.
+  function frameOf(g, index) {
     const [title, rect, text] = g.children;
     // A row of several functions has a line for each.
     const words = title.textContent, at = words.lastIndexOf(" (");
     const name = words.slice(0, at), figures = words.slice(at + 2, -1);
-    return { g, rect, text, figures, name, index, x: units(rect, "x"), width: units(rect, "width"),
-             y: parseFloat(rect.getAttribute("y")), found: false };
-  });
-  all.forEach((frame) => { frame.g.frame = frame; });
+    const row = parseFloat(rect.getAttribute("y")) / ROW;
+    return (g.frame = { g, rect, text, figures, name, index, x: units(rect, "x"), width: units(rect, "width"),
+                        level: INVERTED ? row : rows - 1 - row, shift: 0, found: false });
+  }
+  const all = Array.from(frames.children, frameOf);
   const root = all[0];
   // In a picture of two profiles, what only the first of them has stands at the right end, beside what shares are of.
   const gone = GONE === null ? null : all[GONE];
+
+  // A row of several functions opens to a row for each. Numbers of frames in an address stay.
+  let number = all.length;
+  for (const [index, functions] of FOLDS) {
+    const fold = all.find((frame) => frame.index === index);
+    fold.parts = fold.name.split("\n").map((name, at) => {
+      const [figures, color, isInlined] = functions[at];
+      const g = fold.g.cloneNode(true);
+      g.children[0].textContent = `${name} (${isInlined ? "inlined, " : ""}${figures})`;
+      g.children[1].setAttribute("fill", color);
+      g.classList.toggle("i", isInlined);
+      return Object.assign(frameOf(g, number++), { level: fold.level + at, fold });
+    });
+    for (const frame of all) {
+      const isInside = frame.x >= fold.x && frame.x + frame.width <= fold.x + fold.width;
+      if (isInside && frame.level > fold.level && !frame.fold) frame.shift = fold.parts.length - 1;
+    }
+    all.splice(all.indexOf(fold) + 1, 0, ...fold.parts);
+    fold.g.after(...fold.parts.map(({ g }) => g));
+  }
+  const openRows = all.reduce((most, { level, shift }) => Math.max(most, level + shift + 1), 0);
 
   function fit(name, pixels) {
     const room = Math.floor((pixels - 6) / CHAR_PIXELS);
@@ -32,29 +56,34 @@
     return form || forms[forms.length - 1].slice(0, room - 1) + "\u2026";
   }
 
-  let zoomed = root;
+  let zoomed = root, isOpen = false, added = 0;
+  const levelOf = (frame) => frame.level + (isOpen ? frame.shift : 0);
 
   function layOut() {
     const pixels = svg.getBoundingClientRect().width - 2 * MARGIN;
     frames.setAttribute("width", Math.max(pixels, 1));
     const left = zoomed.x, right = zoomed.x + zoomed.width;
-    const isBelow = (frame) => (INVERTED ? frame.y >= zoomed.y : frame.y <= zoomed.y);
+    const isBelow = (frame) => levelOf(frame) >= levelOf(zoomed);
     for (const frame of all) {
       const { g, rect, text } = frame;
       const end = frame.x + frame.width;
-      const isInside = isBelow(frame) && frame.x >= left && end <= right && (frame.width > 0 || zoomed === root);
-      const isOuter = !isBelow(frame) && frame.x <= left && end >= right;
+      const isThere = isOpen ? !frame.parts : !frame.fold;
+      const isInside = isThere && isBelow(frame) && frame.x >= left && end <= right && (frame.width > 0 || zoomed === root);
+      const isOuter = isThere && !isBelow(frame) && frame.x <= left && end >= right;
       g.classList.toggle("outer", isOuter);
       g.classList.toggle("hidden", !isInside && !isOuter);
       if (!isInside && !isOuter) continue;
       const x = isOuter ? 0 : (100 * (frame.x - left)) / zoomed.width;
       const width = isOuter ? 100 : (100 * frame.width) / zoomed.width;
+      const y = ROW * (INVERTED ? levelOf(frame) : rows + added / ROW - 1 - levelOf(frame));
+      rect.setAttribute("y", y);
+      text.setAttribute("y", y + 12);
       rect.setAttribute("x", x + "%");
       rect.setAttribute("width", width + "%");
       text.setAttribute("x", x + "%");
       text.textContent = fit(frame.name, (width * pixels) / 100);
     }
-    reset.classList.toggle("hidden", zoomed === root && !state().get("search"));
+    reset.classList.toggle("hidden", zoomed === root && !isOpen && !state().get("search"));
   }
 
   function search(pattern) {
@@ -90,9 +119,20 @@
     apply();
   }
   function apply() {
-    zoomed = all[Number(state().get("zoom"))] || root;
+    isOpen = state().has("open") && FOLDS.length > 0;
+    const before = added;
+    added = isOpen ? ROW * (openRows - rows) : 0;
+    const named = Number(state().get("zoom"));
+    zoomed = all.find((frame) => frame.index === named) || root;
     if (zoomed.width === 0) zoomed = root;
+    if (isOpen && zoomed.parts) zoomed = zoomed.parts[0];
+    if (!isOpen && zoomed.fold) zoomed = zoomed.fold;
+    svg.setAttribute("height", height + added);
+    frames.setAttribute("height", ROW * rows + added);
     layOut();
+    // The root stays where it is.
+    if (!INVERTED) window.scrollBy(0, added - before);
+    stick();
     search(state().get("search"));
   }
 
@@ -138,10 +178,11 @@
   });
 
   button.addEventListener("click", ask);
-  reset.addEventListener("click", () => change({ zoom: null, search: null }));
+  reset.addEventListener("click", () => change({ zoom: null, search: null, open: null }));
   frames.addEventListener("click", (event) => {
     const frame = event.target.closest("g")?.frame;
-    if (frame) change({ zoom: frame === root ? null : frame.index });
+    if (frame?.parts) change({ open: 1 });
+    else if (frame) change({ zoom: frame === root ? null : frame.index });
   });
   frames.addEventListener("mouseover", (event) => {
     const frame = event.target.closest("g")?.frame;
@@ -150,7 +191,7 @@
   });
   frames.addEventListener("mouseleave", () => { details.textContent = " "; });
   window.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") change({ zoom: null, search: null });
+    if (event.key === "Escape") change({ zoom: null, search: null, open: null });
     const isFind = (event.ctrlKey || event.metaKey) && event.key === "f";
     if (isFind || event.key === "/") { event.preventDefault(); ask(); }
   });
@@ -160,7 +201,7 @@
   // Head and foot stay in sight while a deep graph scrolls.
   const height = parseFloat(svg.getAttribute("height"));
   function stick() {
-    const lower = Math.min(0, window.scrollY + window.innerHeight - height);
+    const lower = added + Math.min(0, window.scrollY + window.innerHeight - height - added);
     head.setAttribute("transform", `translate(0 ${Math.max(0, window.scrollY)})`);
     foot.setAttribute("transform", `translate(0 ${lower})`);
   }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::ExportUnit;
 use crate::view::names::{labels, short};
@@ -94,25 +94,25 @@ pub(super) fn wrapped(line: &str, pixels: f64) -> Vec<String> {
     lines
 }
 
-/// The names that have other forms, with these, as a list for page.js. Nothing in it is markup or ends the script.
-pub(super) fn script(names: &BTreeMap<String, Vec<String>>) -> String {
-    let names = names
+/// The names that have other forms, with these, as a list for page.js.
+pub(super) fn other_forms(names: &BTreeMap<String, Vec<String>>) -> Value {
+    let others = names
         .iter()
         .filter(|(name, forms)| !matches!(&forms[..], [form] if form == *name));
-    let as_shown = |name: &str| -> String {
-        let shown = |c| {
-            if matches!(c, '\u{fffe}' | '\u{ffff}') {
-                '\u{fffd}'
-            } else {
-                c
-            }
-        };
-        name.chars().map(shown).collect()
+    json!(others.collect::<Vec<_>>())
+}
+
+/// A value for page.js. Nothing in it is markup or ends the script.
+pub(super) fn script(value: &Value) -> String {
+    let shown = |c| {
+        if matches!(c, '\u{fffe}' | '\u{ffff}') {
+            '\u{fffd}'
+        } else {
+            c
+        }
     };
-    let list: Vec<(String, Vec<String>)> = names
-        .map(|(name, forms)| (as_shown(name), forms.iter().map(|form| as_shown(form)).collect()))
-        .collect();
-    json!(list).to_string().replace('<', "\\u003c").replace('>', "\\u003e")
+    let text: String = value.to_string().chars().map(shown).collect();
+    text.replace('<', "\\u003c").replace('>', "\\u003e")
 }
 
 /// `1,234 samples`, `1.23 s`, `1.2 MB`.
