@@ -70,9 +70,15 @@ fn names_of_generic_functions_are_short_and_whole_where_they_are_chosen() {
         ["key", "f"],
         ["eval", cross]
     ]);
-    let Some(answers) = browse(&[json!({ "url": url(&page(&file, &[])), "width": 320, "steps": steps })]) else {
-        return;
-    };
+    let script = folder.path().join("script.callgrind");
+    std::fs::write(&script, "events: Ir\nfl=/folder/app.js\nfn=fib app.js:1:19\n3 10\n").unwrap();
+    let place = json!(["eval", "document.querySelector('.list-row .place').textContent"]);
+    let tasks = [
+        json!({ "url": url(&page(&file, &[])), "width": 320, "steps": steps }),
+        json!({ "url": url(&page(&script, &[])), "steps": [place] }),
+    ];
+    let Some(answers) = browse(&tasks) else { return };
+    assert_eq!(answers[1]["shown"][0], "/folder", "the name says the file");
     let shown = &answers[0]["shown"][0];
     let row = &shown["lists"][0][0];
     assert_eq!(

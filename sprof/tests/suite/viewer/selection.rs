@@ -589,6 +589,10 @@ fn markers_are_shown_with_their_fields_and_searched() {
     let steps = [
         at_tab("markers", &[]),
         at_tab("markers", &search),
+        vec![json!([
+            "eval",
+            "[...document.querySelectorAll('.markers mark')].map((mark) => mark.textContent)"
+        ])],
         // Enter selects the marker's time.
         vec![json!(["key", "Enter Escape"]), json!(["show", ""])],
     ];
@@ -638,6 +642,7 @@ fn markers_are_shown_with_their_fields_and_searched() {
         "Details: /usr/lib/firefox-esr/libgkcodecs.so",
     ];
     assert_eq!(shown(1)["lists"][0][0]["cells"], json!(expected), "{}", shown(1));
-    assert_eq!(shown(2)["range"], json!([6914, 7600]), "{}", shown(2));
-    assert_eq!(shown(2)["note"], "1 marker", "nothing else happened at that time");
+    assert_eq!(*shown(2), json!(["libgkcodecs"]), "what is found is marked");
+    assert_eq!(shown(3)["range"], json!([6914, 7600]), "{}", shown(3));
+    assert_eq!(shown(3)["note"], "1 marker", "nothing else happened at that time");
 }

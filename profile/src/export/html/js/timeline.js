@@ -17,11 +17,16 @@ function lineAmount(line, value) {
   return text + (line.unit === "Hz" ? " Hz" : "") + (line.rate ? " a second" : "");
 }
 
-/** The value of a line at a time, in words; nothing where the line has none. @param {CounterLine} line @param {number} time */
+/** The value of a line at a time, in words, as it is drawn; nothing where the line has none. @param {CounterLine} line @param {number} time */
 function valueAt(line, time) {
-  // A point has the rate since the point before it. A level holds until the next reading.
-  const at = line.rate ? Math.max(1, firstAt(line.time, time)) : firstAt(line.time, time + 1) - 1;
-  return time < line.time[0] || at >= line.time.length ? "" : lineAmount(line, (line.value[at] / 65535) * line.most);
+  const after = firstAt(line.time, time);
+  const last = line.time.length - 1;
+  if (time < line.time[0] || (line.rate && after > last)) return "";
+  const to = Math.min(last, line.rate ? Math.max(1, after) : after);
+  const from = Math.max(0, to - 1);
+  // A point has the rate since the point before it. Between two levels the line is straight, and the last one holds.
+  const part = line.rate || from === to ? 1 : Math.min(1, (time - line.time[from]) / (line.time[to] - line.time[from]));
+  return lineAmount(line, ((line.value[from] + part * (line.value[to] - line.value[from])) / 65535) * line.most);
 }
 
 /** The time at which the keys read values. */
