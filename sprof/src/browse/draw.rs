@@ -56,8 +56,8 @@ pub(crate) fn draw(screen: &mut BrowseScreen, colors: ColorDepth, buffer: &mut B
     };
     canvas.line(1, &second, style);
     match &screen.mode {
-        ScreenMode::Text(page) => text_page(&mut canvas, page, screen.height),
-        ScreenMode::Rows | ScreenMode::Search(_) => {
+        ScreenMode::Text(page) | ScreenMode::Search(_, Some(page)) => text_page(&mut canvas, page, screen.height),
+        ScreenMode::Rows | ScreenMode::Search(_, None) => {
             tabs(&mut canvas, screen);
             let (page, height) = (&screen.page, screen.height);
             match &page.strips {
@@ -70,9 +70,9 @@ pub(crate) fn draw(screen: &mut BrowseScreen, colors: ColorDepth, buffer: &mut B
     }
     let above_foot = lines.saturating_sub(foot.len() + 1);
     match &screen.mode {
-        ScreenMode::Search(text) => canvas.line(above_foot, &format!("/{text}_"), canvas.bold()),
-        ScreenMode::Text(_) => canvas.line(above_foot, "Escape: back", canvas.dim()),
-        ScreenMode::Rows if !screen.message.is_empty() => canvas.line(above_foot, &screen.message, canvas.warning()),
+        ScreenMode::Search(text, _) => canvas.line(above_foot, &format!("/{text}_"), canvas.bold()),
+        _ if !screen.message.is_empty() => canvas.line(above_foot, &screen.message, canvas.warning()),
+        ScreenMode::Text(_) => canvas.line(above_foot, "Escape: back  /: search", canvas.dim()),
         ScreenMode::Rows => {
             let hint = match screen.shown.picture {
                 Picture::Timeline => "?: keys  arrows: move  r: range  Enter: select  u: back  q: end",

@@ -74,7 +74,10 @@ pub(crate) const HELP: [(&str, &str); 24] = [
     ("t p", "threads, processes: Enter shows one of them alone"),
     ("w", "what threads waited for, in place of what they ran; and back"),
     ("s", "order of functions, lines and crates: self, total, name"),
-    ("/ n N", "searches for text, also in closed rows; next, previous"),
+    (
+        "/ n N",
+        "searches for text, also in closed rows and in source; next, previous",
+    ),
     ("u, Escape", "takes back the last selection, or goes back from callers"),
     ("Q", "what was recorded, and what limits its quality"),
     ("R", "reads the file again, for example after another recording"),

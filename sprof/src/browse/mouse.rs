@@ -17,7 +17,7 @@ impl BrowseScreen {
             (Some(asked), ScreenMode::Text(page)) => drop(page.scroll(asked, self.height)),
             (Some(asked), ScreenMode::Rows) => self.act(asked),
             (None, ScreenMode::Rows) => self.click(event),
-            (_, ScreenMode::Text(_) | ScreenMode::Search(_)) => {}
+            (_, ScreenMode::Text(_) | ScreenMode::Search(..)) => {}
         }
     }
 

@@ -277,8 +277,8 @@ impl Page {
         self.choose(0, true);
     }
 
-    /// Goes to the next or previous row with this text, round the end, and opens the rows that it is below. Without
-    /// capital letters in the text, case does not matter. False if no row has it.
+    /// Goes to the next or previous row with this text, round the end, and opens the rows that it is below. False if
+    /// no row has it.
     pub(crate) fn find(&mut self, text: &str, forwards: bool) -> bool {
         let tables = self.report.tables.iter().enumerate();
         let all: Vec<(usize, usize)> = tables
@@ -288,21 +288,16 @@ impl Page {
             .place()
             .and_then(|place| all.iter().position(|other| *other == place));
         let here = here.unwrap_or(0);
-        let is_exact = text.chars().any(char::is_uppercase);
-        let has_text = |(table, row): &&(usize, usize)| {
+        let is_it = |(table, row): &&(usize, usize)| {
             let row = &self.report.tables[*table].rows[*row];
-            let names = [&row.name, &row.place];
-            names.iter().any(|name| match is_exact {
-                true => name.contains(text),
-                false => name.to_lowercase().contains(text),
-            })
+            has_text(&row.name, text) || has_text(&row.place, text)
         };
         let (before, after) = all.split_at(here);
         let after = after.get(1..).unwrap_or_default();
         let here = all.get(here..=here).unwrap_or_default();
         let found = match forwards {
-            true => after.iter().chain(before).chain(here).find(has_text),
-            false => before.iter().rev().chain(after.iter().rev()).chain(here).find(has_text),
+            true => after.iter().chain(before).chain(here).find(is_it),
+            false => before.iter().rev().chain(after.iter().rev()).chain(here).find(is_it),
         };
         let Some((table, row)) = found.copied() else {
             return false;
@@ -339,6 +334,14 @@ fn row_ids<'a>(report: &'a Report, ids: &mut RowIds<'a>) -> Vec<Vec<usize>> {
         rows.collect()
     });
     tables.collect()
+}
+
+/// True if a name or a line has the text. Without capital letters in the text, case does not matter.
+pub(super) fn has_text(name: &str, text: &str) -> bool {
+    match text.chars().any(char::is_uppercase) {
+        true => name.contains(text),
+        false => name.to_lowercase().contains(text),
+    }
 }
 
 fn has_rows_below(table: &Table, row: usize) -> bool {

@@ -24,8 +24,8 @@ pub(crate) type Annotate = Box<dyn Fn(&Input, &SelectArgs, &str, usize) -> Resul
 /// What the keys go to.
 pub(crate) enum ScreenMode {
     Rows,
-    /// The text that is typed so far.
-    Search(String),
+    /// The text that is typed so far, and the page that is searched where it is not the rows.
+    Search(String, Option<TextPage>),
     Text(TextPage),
 }
 
@@ -110,24 +110,25 @@ impl BrowseScreen {
     pub(crate) fn press(&mut self, key: KeyEvent) -> AfterKey {
         self.message.clear();
         let asked = action(key);
-        if asked == Some(KeyAction::Copy) && !matches!(self.mode, ScreenMode::Search(_)) {
+        if asked == Some(KeyAction::Copy) && !matches!(self.mode, ScreenMode::Search(..)) {
             "the terminal is asked to copy the command below".clone_into(&mut self.message);
             return AfterKey::Copy;
         }
         match &mut self.mode {
-            ScreenMode::Search(_) => {
+            ScreenMode::Search(..) => {
                 self.type_search(key);
                 return AfterKey::Draw;
             }
             ScreenMode::Text(page) => {
-                let asked = asked.filter(|asked| *asked != KeyAction::Suspend);
-                if asked.is_some_and(|asked| !page.scroll(asked, self.height)) {
-                    self.mode = ScreenMode::Rows;
+                match asked {
+                    Some(KeyAction::Suspend) => return AfterKey::Suspend,
+                    Some(asked @ (KeyAction::Search | KeyAction::FindNext | KeyAction::FindPrevious)) => {
+                        self.act(asked)
+                    }
+                    Some(asked) if !page.scroll(asked, self.height) => self.mode = ScreenMode::Rows,
+                    _ => {}
                 }
-                return match action(key) {
-                    Some(KeyAction::Suspend) => AfterKey::Suspend,
-                    _ => AfterKey::Draw,
-                };
+                return AfterKey::Draw;
             }
             ScreenMode::Rows => {}
         }
@@ -188,7 +189,13 @@ impl BrowseScreen {
                 };
                 self.show(next, false);
             }
-            KeyAction::Search => self.mode = ScreenMode::Search(String::new()),
+            KeyAction::Search => {
+                let page = match std::mem::replace(&mut self.mode, ScreenMode::Rows) {
+                    ScreenMode::Text(page) => Some(page),
+                    ScreenMode::Rows | ScreenMode::Search(..) => None,
+                };
+                self.mode = ScreenMode::Search(String::new(), page);
+            }
             KeyAction::FindNext => self.find(true),
             KeyAction::FindPrevious => self.find(false),
             KeyAction::Undo => self.undo(),
@@ -397,28 +404,39 @@ impl BrowseScreen {
     fn find(&mut self, forwards: bool) {
         if self.sought.is_empty() {
             "no text to search for: / takes one".clone_into(&mut self.message);
-        } else if !self.page.find(&self.sought, forwards) {
-            self.message = format!("no row has {}", self.sought);
+            return;
+        }
+        let (is_found, what) = match &mut self.mode {
+            ScreenMode::Text(page) => (page.find(&self.sought, forwards), "line"),
+            ScreenMode::Rows | ScreenMode::Search(..) => (self.page.find(&self.sought, forwards), "row"),
+        };
+        if !is_found {
+            self.message = format!("no {what} has {}", self.sought);
         }
     }
 
     fn type_search(&mut self, key: KeyEvent) {
-        let ScreenMode::Search(text) = &mut self.mode else {
+        let ScreenMode::Search(text, page) = &mut self.mode else {
             return;
         };
         match key.code {
-            KeyCode::Esc => self.mode = ScreenMode::Rows,
-            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => self.mode = ScreenMode::Rows,
-            KeyCode::Char(letter) => text.push(letter),
-            KeyCode::Backspace => drop(text.pop()),
-            KeyCode::Enter => {
-                if !text.is_empty() {
-                    self.sought = std::mem::take(text);
-                }
-                self.mode = ScreenMode::Rows;
-                self.find(true);
+            KeyCode::Esc => {}
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {}
+            KeyCode::Char(letter) => {
+                text.push(letter);
+                return;
             }
-            _ => {}
+            KeyCode::Backspace => {
+                text.pop();
+                return;
+            }
+            KeyCode::Enter if !text.is_empty() => self.sought = std::mem::take(text),
+            KeyCode::Enter => {}
+            _ => return,
+        }
+        self.mode = page.take().map_or(ScreenMode::Rows, ScreenMode::Text);
+        if key.code == KeyCode::Enter {
+            self.find(true);
         }
     }
 

@@ -1,6 +1,7 @@
 //! A page of text to scroll through: help, the quality of a recording, source and machine code.
 
 use super::keys::KeyAction;
+use super::page::has_text;
 
 pub(crate) struct TextPage {
     pub(crate) title: String,
@@ -28,5 +29,17 @@ impl TextPage {
         }
         .min(last);
         true
+    }
+
+    /// Goes to the next or previous line with this text, round the end; false if no line has it.
+    pub(crate) fn find(&mut self, text: &str, forwards: bool) -> bool {
+        let count = self.lines.len();
+        let step = |by: usize| (self.top + if forwards { by } else { count - by }) % count;
+        let found = (1..=count).map(step).find(|line| {
+            let (label, rest, _) = &self.lines[*line];
+            has_text(label, text) || has_text(rest, text)
+        });
+        self.top = found.unwrap_or(self.top);
+        found.is_some()
     }
 }

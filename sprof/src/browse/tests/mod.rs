@@ -322,6 +322,13 @@ fn a_function_is_annotated_in_the_width_of_the_screen() {
     assert!(screen.command().contains("annotate "), "{}", screen.command());
     press(&mut screen, "G");
     assert!(lines(&mut screen, 100, 24)[20].ends_with(" in 100 columns"));
+    // Its text is searched, as rows are.
+    press(&mut screen, "\u{1b}?/TAKES back\n");
+    assert_eq!(screen.message, "no line has TAKES back");
+    press(&mut screen, "/takes back\n");
+    assert!(lines(&mut screen, 100, 24)[4].starts_with("u, Escape"));
+    press(&mut screen, "n");
+    assert!(lines(&mut screen, 100, 24)[4].starts_with("u, Escape"));
     press(&mut screen, "\u{1b}");
     assert!(screen.command().contains(" report "));
 }
