@@ -1,7 +1,6 @@
 //! What lives at a time of the recording: processes with their mappings, threads, and whether threads wait.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use recording::address::Avma;
@@ -10,8 +9,10 @@ use recording::event::{
     BpfProgram, Event, EventKind, InitialState, Mapping, Pid, ProcessEvent, RecordingEvent, Role, Sample, Thread,
     ThreadEvent, Tid,
 };
-use recording::module::{FileRole, Image, Images, Module, ModuleKind};
+use recording::module::Image;
+use recording::outbox::OwnedMapping;
 use recording::sink::EventSink;
+use recording::space::{AddressSpace, MappedRange};
 use recording::stack::{Frame, Stack};
 use recording::wait::WaitReason;
 use rustc_hash::FxHashMap;
@@ -31,8 +32,34 @@ struct LivingProcess {
     parent: Option<Pid>,
     name: Option<Box<str>>,
     title: Option<Box<str>>,
-    images: Images,
+    code: AddressSpace<LivingCode>,
     threads: FxHashMap<Tid, LivingThread>,
+}
+
+/// A mapping of code, or what others have left of it.
+#[derive(Clone)]
+struct LivingCode {
+    start: Avma,
+    end: Avma,
+    /// As it was mapped. `None`: only the module is known.
+    mapping: Option<Arc<OwnedMapping>>,
+    /// `None`: its module is not known.
+    image: Option<Image>,
+}
+
+impl MappedRange for LivingCode {
+    fn range(&self) -> (Avma, Avma) {
+        (self.start, self.end)
+    }
+
+    fn with_range(&self, start: Avma, end: Avma) -> LivingCode {
+        LivingCode {
+            start,
+            end,
+            mapping: self.mapping.clone(),
+            image: self.image.as_ref().map(|image| image.with_range(start, end)),
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -115,17 +142,24 @@ impl Living {
             ProcessEvent::Start { .. } => process.start = process.start.min(time),
             ProcessEvent::Exec(name) => {
                 (process.name, process.title) = (Some(name.into()), None);
-                process.images.clear();
+                process.code.clear();
                 process.threads.retain(|tid, _| tid.0 == pid.0);
             }
-            ProcessEvent::Map(mapping) => process.images.insert(Image {
+            ProcessEvent::Map(mapping) => process.code.insert(LivingCode {
                 start: Avma(mapping.start),
                 end: Avma(mapping.start.saturating_add(mapping.len)),
-                base: Avma(0),
-                module: nameless(),
-                role: FileRole::default(),
+                mapping: Some(Arc::new(mapping.into())),
+                image: None,
             }),
-            ProcessEvent::Image(image) => process.images.insert(image.clone()),
+            ProcessEvent::Image(image) => {
+                let mapping = process.code.find(image.start).and_then(|code| code.mapping.clone());
+                process.code.insert(LivingCode {
+                    start: image.start,
+                    end: image.end,
+                    mapping,
+                    image: Some(image.clone()),
+                });
+            }
             ProcessEvent::Title(title) => process.title = Some(title.into()),
             ProcessEvent::End | ProcessEvent::Plot(..) | ProcessEvent::Counter(..) => {}
         }
@@ -137,7 +171,7 @@ impl Living {
             parent: None,
             name: None,
             title: None,
-            images: Images::default(),
+            code: AddressSpace::default(),
             threads: FxHashMap::default(),
         })
     }
@@ -232,20 +266,19 @@ impl LivingProcess {
         if let Some(title) = &self.title {
             sink.on_event(&Event::process(at, pid, ProcessEvent::Title(title)));
         }
-        for image in self.images.all() {
-            let mapping = Mapping {
-                start: image.start.0,
-                len: image.end.0 - image.start.0,
-                file_offset: 0,
-                path: b"//anon",
-                build_id: None,
-                inode: None,
-            };
-            let what = match is_nameless(image) {
-                true => ProcessEvent::Map(&mapping),
-                false => ProcessEvent::Image(image),
-            };
-            sink.on_event(&Event::process(at, pid, what));
+        for code in self.code.all() {
+            if let Some(mapping) = &code.mapping {
+                let mapping = Mapping {
+                    start: code.start.0,
+                    len: code.end.0 - code.start.0,
+                    file_offset: mapping.file_offset + code.start.0.saturating_sub(mapping.start),
+                    ..mapping.as_mapping()
+                };
+                sink.on_event(&Event::process(at, pid, ProcessEvent::Map(&mapping)));
+            }
+            if let Some(image) = &code.image {
+                sink.on_event(&Event::process(at, pid, ProcessEvent::Image(image)));
+            }
         }
         for (tid, thread) in threads {
             let id = Thread { pid, tid: *tid };
@@ -265,19 +298,4 @@ impl LivingProcess {
             sink.on_event(&Event::thread(at, id, what));
         }
     }
-}
-
-/// Stands for code whose module is not known, or not yet.
-fn nameless() -> Arc<Module> {
-    Arc::new(Module {
-        kind: ModuleKind::Jit,
-        path: PathBuf::new(),
-        readable_path: None,
-        build_id: None,
-        arch: None,
-    })
-}
-
-fn is_nameless(image: &Image) -> bool {
-    image.module.kind == ModuleKind::Jit && image.module.path.as_os_str().is_empty()
 }

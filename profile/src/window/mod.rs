@@ -45,6 +45,11 @@ impl EventWindow {
         }
     }
 
+    /// Its length.
+    pub fn length(&self) -> Duration {
+        Duration::from_nanos(self.length_ns)
+    }
+
     /// The events of the window that ends at this time, and those that came since. Further events do not change it.
     pub fn snapshot(&mut self, end: Timestamp) -> WindowSnapshot {
         self.begin_segment(end);
@@ -59,6 +64,11 @@ impl EventWindow {
             segments: self.segments.iter().cloned().collect(),
             from: (from > self.began).then_some(from),
         }
+    }
+
+    /// Sends what lives at this time, up to which all events have come.
+    pub fn send_living(&self, at: Timestamp, sink: &mut dyn EventSink) {
+        self.living.send(at, sink);
     }
 
     /// Begins a segment, and drops those that are older than the window.

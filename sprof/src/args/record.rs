@@ -91,8 +91,8 @@ pub(crate) struct RecordingArgs {
     pub(crate) duration: Option<Duration>,
 
     /// Keep the last seconds alone, as a flight recorder does: 30s, 5m or 1h. Memory depends on that time, and not on
-    /// how long sprof records. The profile at the end is of them, and so are those of --trigger. There is no
-    /// FILE.partial: if sprof is killed, nothing is left but what triggers have written.
+    /// how long sprof records. The profile at the end is of them, and so are those of --trigger. FILE.partial
+    /// has about twice as much at most.
     #[arg(long, value_name = "TIME", help_heading = "How long", value_parser = value::window,
           conflicts_with = "iteration_count", allow_negative_numbers = true)]
     pub(crate) last: Option<Duration>,

@@ -68,8 +68,7 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     let output = record::output(&args.output, FileKind::FlameGraph)?;
     let interrupt = Interrupt::watch()?;
     let symbols = look_ups::options(&args.input.symbols, None, &interrupt, &term)?;
-    let partial = output.partial_path().filter(|_| plan.last.is_none());
-    let spool = partial.and_then(|path| Spool::create(&path, &term));
+    let spool = output.partial_path().and_then(|path| Spool::create(&path, &term));
     let mut recorded = pipeline::record(&mut plan, &term, &interrupt, spool)?;
     let failure = recorded.failure.take();
     let symbolicator = record::symbolicator(&mut recorded, symbols, &term);

@@ -90,9 +90,7 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
         };
         plan.triggers = Some((TriggerWatch::new(&args.trigger)?, output));
     }
-    // A copy on disk has all that was recorded, and would grow.
-    let partial = output.partial_path().filter(|_| plan.last.is_none());
-    let spool = partial.and_then(|path| Spool::create(&path, &term));
+    let spool = output.partial_path().and_then(|path| Spool::create(&path, &term));
     let mut recorded = pipeline::record(&mut plan, &term, &interrupt, spool)?;
     let failure = recorded.failure.take();
     let symbolicator = Arc::new(symbolicator(&mut recorded, symbols, &term));

@@ -12,6 +12,7 @@ pub(crate) mod spool;
 pub(crate) mod trigger_files;
 pub(crate) mod triggers;
 mod window;
+mod window_copies;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +41,8 @@ use crate::symbols::kernel;
 use crate::terminal::Term;
 use trigger_files::{TriggerFiles, TriggerOutput, TriggerWriter};
 use triggers::{TriggerStage, TriggerWatch};
-use window::{BuilderStart, EventStore};
+use window::{BuilderStart, EventStore, LastEvents};
+use window_copies::WindowCopies;
 
 /// Opens a file of spans as its process saw it.
 type OpenSpanFile<'f> = Box<dyn FnMut(Pid, &Mapping<'_>) -> Result<SpanFile, ModuleMiss> + 'f>;
@@ -139,7 +141,7 @@ pub(crate) fn record(
     });
     let mut builder = builder_start.builder(None);
     // Not for several runs: it has a thread, and the next one begins with one thread alone.
-    if let Some(spool) = spool.as_ref().filter(|_| plan.iterations == 1) {
+    if let Some(spool) = spool.as_ref().filter(|_| plan.iterations == 1 && plan.last.is_none()) {
         match spool.unnamed_file() {
             Ok(file) => builder.spill_to(file),
             Err(error) => term.verbose(format_args!(
@@ -152,7 +154,10 @@ pub(crate) fn record(
     let open_spans: OpenSpanFile<'_> =
         Box::new(|pid, mapping: &Mapping<'_>| recorder::open_span_file(&mut files_of_spans, pid, mapping));
     let store = match plan.last {
-        Some(length) => EventStore::Last(Box::new(EventWindow::new(length, zero))),
+        Some(length) => EventStore::Last(Box::new(LastEvents {
+            window: EventWindow::new(length, zero),
+            copies: None,
+        })),
         None => EventStore::Whole(Box::new(builder)),
     };
     let sink = SpoolSink::new(JitWatch::new(SpanFiles::new(store, Some(open_spans))));
@@ -170,7 +175,21 @@ pub(crate) fn record(
         let opened = first.take().map_or_else(|| open(plan, iteration, term), Ok);
         let start = recorder::clock_reference().timestamp;
         let launched = opened.and_then(|recording| {
-            if let Some(spool) = &mut spool {
+            if let (EventStore::Last(last), Some(spool)) =
+                (last_stage(&mut unwinder), spool.take_if(|_| plan.last.is_some()))
+            {
+                let mut info = recording.info_so_far(clock);
+                complete(&mut info, plan);
+                let waits = plan.recorder.off_cpu;
+                last.copies = Some(WindowCopies::new(
+                    spool,
+                    info,
+                    last.window.length(),
+                    waits,
+                    kernel.clone(),
+                    term,
+                ));
+            } else if let Some(spool) = &mut spool {
                 let mut info = recording.info_so_far(clock);
                 complete(&mut info, plan);
                 spool.start(
@@ -221,7 +240,12 @@ pub(crate) fn record(
                 runs.add(finished);
                 run_starts.push(start);
             }
-            Err(error) if runs.count == 0 => return Err(with_rest(error, spool)),
+            Err(error) if runs.count == 0 => {
+                return Err(with_rest(
+                    error,
+                    spool.or_else(|| last_stage(&mut unwinder).take_copy()),
+                ));
+            }
             Err(error) => {
                 failure = Some(error);
                 break;
@@ -243,7 +267,8 @@ pub(crate) fn record(
     if let (Some(cargo), Some(program)) = (&plan.cargo, &mut runs.program)
         && !cargo.has_content()
     {
-        spool.take().into_iter().for_each(Spool::remove);
+        let spool = spool.or_else(|| last_stage(&mut unwinder).take_copy());
+        spool.into_iter().for_each(Spool::remove);
         return Err(cargo::ran_nothing(program.wait()));
     }
 
@@ -273,8 +298,9 @@ pub(crate) fn record(
             }
             *builder
         }
-        EventStore::Last(mut events) => {
-            let snapshot = events.snapshot(info.end);
+        EventStore::Last(mut last) => {
+            spool = last.copies.take().map(WindowCopies::finish);
+            let snapshot = last.window.snapshot(info.end);
             let whole = quality;
             let builder;
             (builder, quality) = builder_start.build(&snapshot, &moments, &whole);
@@ -306,6 +332,11 @@ pub(crate) fn record(
         failure,
         spool,
     })
+}
+
+/// The last stage of a recording.
+fn last_stage<'a>(stages: &'a mut RecordingStages<'_>) -> &'a mut EventStore {
+    stages.next_mut().next_mut().next_mut().next_mut()
 }
 
 /// False if a signal ended the program, or a child that the program waited for: shells add 128 to the signal's number.

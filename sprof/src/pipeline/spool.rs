@@ -33,14 +33,7 @@ impl Spool {
     pub(crate) fn create(path: &Path, term: &Term) -> Option<Spool> {
         match create(path, term) {
             Ok(spool) => {
-                recorder::say_if_quit(Some(format!(
-                    "\nsprof: {}\n",
-                    one_line(&format!(
-                        "ended by Ctrl-\\; the recording is in {}: look at it with {}",
-                        spool.path.display(),
-                        on_file("load", &spool.path)
-                    ))
-                )));
+                spool.announce();
                 Some(spool)
             }
             Err(error) => {
@@ -51,6 +44,45 @@ impl Spool {
                 None
             }
         }
+    }
+
+    /// Creates the file that will take the place of the one at `path`. What a crash left of such a file goes: it has
+    /// less than the other one. `None` if that is not possible.
+    pub(crate) fn create_younger(path: &Path, term: &Term) -> Option<Spool> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".next");
+        let next = PathBuf::from(name);
+        if is_ours(&next) && !is_in_use(&next) {
+            // If that fails, the file can't be created either.
+            let _ = fs::remove_file(&next);
+        }
+        try_create(&next)
+            .inspect_err(|error| term.verbose(format_args!("{}: {error}", next.display())))
+            .ok()
+    }
+
+    /// Has the path printed if Ctrl-\ ends sprof.
+    pub(crate) fn announce(&self) {
+        recorder::say_if_quit(Some(format!(
+            "\nsprof: {}\n",
+            one_line(&format!(
+                "ended by Ctrl-\\; the recording is in {}: look at it with {}",
+                self.path.display(),
+                on_file("load", &self.path)
+            ))
+        )));
+    }
+
+    /// Where the file is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives the file another name, whose earlier file goes.
+    pub(crate) fn take_place(&mut self, path: &Path) -> io::Result<()> {
+        fs::rename(&self.path, path)?;
+        path.clone_into(&mut self.path);
+        Ok(())
     }
 
     /// Starts writing.

@@ -95,7 +95,8 @@ impl TriggerFiles {
     /// Hands the last seconds over to the thread that writes, which begins with the first trigger: it has the signal
     /// mask of the recorder. Triggers that come while two files wait are marked in later ones.
     pub(super) fn write(&mut self, came: Vec<TriggerMoment>, until: Timestamp, stages: &mut RecordingStages<'_>) {
-        let words: Vec<&str> = came.iter().map(|(_, words)| words.as_str()).collect();
+        let mut words: Vec<&str> = came.iter().map(|(_, words)| words.as_str()).collect();
+        words.dedup();
         let words = words.join(", ");
         let first = came.iter().map(|(time, _)| *time).min().unwrap_or(until);
         self.moments.extend(came);
@@ -121,14 +122,18 @@ impl TriggerFiles {
                 Err(error) => return self.warn(format_args!("trigger {words}: no thread to write its file: {error}")),
             }
         }
-        let (kept_files, quality) = (stages.kept_files(), stages.quality().clone());
+        let kept_files = stages.kept_files();
+        let quality = Quality {
+            asked_rate_hz: 1e9 / self.info.interval_ns.max(1) as f64,
+            ..stages.quality().clone()
+        };
         let jit = stages.next_mut().next_mut();
         let jit_code = jit.code();
-        let EventStore::Last(window) = jit.next_mut().next_mut() else {
+        let EventStore::Last(last) = jit.next_mut().next_mut() else {
             return;
         };
         let profile = Box::new(TriggeredProfile {
-            window: window.snapshot(first),
+            window: last.window.snapshot(first),
             jit_code,
             kept_files,
             quality,

@@ -14,28 +14,55 @@ use profile::text::numbers::seconds;
 use profile::window::{EventWindow, WindowSnapshot};
 use unwind::{UnwindOptions, Unwinder};
 
+use super::spool::Spool;
+use super::window_copies::WindowCopies;
+
 /// The last stage of a recording.
 pub(super) enum EventStore {
     /// All events become the profile.
     Whole(Box<Builder>),
     /// The events of the last seconds.
-    Last(Box<EventWindow>),
+    Last(Box<LastEvents>),
+}
+
+impl EventStore {
+    /// The copy on disk of the last seconds, if it has one.
+    pub(super) fn take_copy(&mut self) -> Option<Spool> {
+        match self {
+            EventStore::Whole(_) => None,
+            EventStore::Last(last) => last.copies.take().map(WindowCopies::finish),
+        }
+    }
 }
 
 impl EventSink for EventStore {
     fn on_event(&mut self, event: &Event<'_>) {
         match self {
             EventStore::Whole(builder) => builder.on_event(event),
-            EventStore::Last(window) => window.on_event(event),
+            EventStore::Last(last) => {
+                last.window.on_event(event);
+                last.copies.iter_mut().for_each(|copies| copies.on_event(event));
+            }
         }
     }
 
     fn end_round(&mut self, until: Timestamp) -> Completion {
         match self {
             EventStore::Whole(builder) => builder.end_round(until),
-            EventStore::Last(window) => window.end_round(until),
+            EventStore::Last(last) => {
+                let LastEvents { window, copies } = &mut **last;
+                copies.iter_mut().for_each(|copies| copies.end_round(until, window));
+                window.end_round(until)
+            }
         }
     }
+}
+
+/// The events of the last seconds, in memory and on disk.
+pub(super) struct LastEvents {
+    pub(super) window: EventWindow,
+    /// `None`: only in memory.
+    pub(super) copies: Option<WindowCopies>,
 }
 
 /// A trigger that came: when, and its words.

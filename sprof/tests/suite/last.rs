@@ -1,11 +1,12 @@
 //! `--last` and `--trigger`: the last seconds of a recording, at its end and while it goes on.
 #![cfg(target_os = "linux")]
 
+use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
 use crate::support::profile::Profile;
 use crate::support::programs::program;
-use crate::support::run::record;
+use crate::support::run::{output, record, sprof, wait_until};
 use crate::support::skip::perf_events;
 
 /// Samples in a function.
@@ -54,6 +55,30 @@ fn the_last_half_second_is_the_profile_and_each_trigger_has_what_led_to_it() {
     words.sort();
     words.dedup();
     assert_eq!(words, ["signal", "start:work"], "{}", recording.stderr);
+}
+
+#[test]
+#[ignore = "long: the copies take turns after more than a second"]
+fn a_killed_recording_leaves_the_last_seconds_on_disk() {
+    let Some(()) = perf_events() else { return };
+    let running = record()
+        .options(&["--last", "0.2s"])
+        .start(program("threads").unwrap(), &["1", "60000"]);
+    let partial = running.output().with_file_name("profile.json.gz.partial");
+    let inode = || std::fs::metadata(&partial).map_or(0, |file| file.ino());
+    wait_until(|| inode() != 0, || "there is no copy".to_owned());
+    for _ in 0..2 {
+        let before = inode();
+        wait_until(|| inode() != before, || "no other copy took its place".to_owned());
+    }
+    running.signal_sprof("KILL");
+    let kept = tempfile::NamedTempFile::with_suffix(".partial").unwrap();
+    std::fs::copy(&partial, kept.path()).unwrap();
+    let recording = running.finish();
+    assert_eq!(recording.signal, Some(9), "{}", recording.stderr);
+    let report = output(sprof().arg("report").arg(kept.path()));
+    let text = String::from_utf8_lossy(&report.stdout);
+    assert!(text.contains("thread_work"), "{text}");
 }
 
 #[test]
