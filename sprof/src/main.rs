@@ -9,12 +9,12 @@
 //! 4. [`input`]: reads any file. [`symbols`]: names for a profile.
 //! 5. [`output`]: the files that are written, and stdout. [`page`]: the viewer, as a file.
 //! 6. [`summary`]: what was recorded, and its quality. [`report`] reports on a profile without a web browser,
-//!    [`browse`] is the screen of a terminal that walks through reports, [`diff`] compares profiles, [`stat`] counts
-//!    what programs take.
+//!    [`browse`] is the screen of a terminal that walks through reports, [`top`] shows a recording while it goes on,
+//!    [`diff`] compares profiles, [`stat`] counts what programs take.
 //! 7. [`terminal`]: messages, styles, and the browser. [`interrupt`] has the signals, [`exit`] the exit statuses.
 //!
-//! An arrow goes one way: arguments -> commands -> pipeline, input, diff -> parts. No part imports a command. The
-//! server of a profile is the crate `server`; requests to other machines are made by the crate `share`.
+//! An arrow goes one way: arguments -> commands -> top -> pipeline, input, diff -> parts. No part imports a command.
+//! The server of a profile is the crate `server`; requests to other machines are made by the crate `share`.
 
 mod args;
 mod browse;
@@ -34,6 +34,7 @@ mod stat;
 mod summary;
 mod symbols;
 mod terminal;
+mod top;
 
 use std::process::ExitCode;
 
@@ -82,6 +83,7 @@ fn main() -> ExitCode {
             Command::Diff(args) => command::diff::run(&args),
             Command::Report(args) => command::report::run(&args),
             Command::Browse(args) => command::browse::run(*args),
+            Command::Top(args) => command::top::run(&args),
             Command::Annotate(args) => command::annotate::run(&args),
             Command::Export(args) => command::export::run(&args),
             Command::Flamegraph(args) => command::flamegraph::run(*args),

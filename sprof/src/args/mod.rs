@@ -29,6 +29,7 @@ mod serve;
 mod setup;
 mod share;
 mod stat;
+mod top;
 mod trigger;
 pub(crate) mod value;
 
@@ -56,7 +57,9 @@ pub(crate) use serve::ServeArgs;
 pub(crate) use setup::SetupArgs;
 pub(crate) use share::{Private, ShareArgs, UploadArgs};
 pub(crate) use stat::{StatArgs, StatFormat, StatProgram};
+pub(crate) use top::TopArgs;
 pub(crate) use trigger::{Trigger, TriggerWhen};
+pub(crate) use value::TimeRange;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
@@ -132,6 +135,8 @@ pub(crate) enum Command {
     Report(Box<ReportArgs>),
     /// Walk through a profile in the terminal: functions, call trees, callers, threads, kinds of cost.
     Browse(Box<BrowseArgs>),
+    /// Show where the time of a program goes while it runs: functions, threads, processes.
+    Top(Box<TopArgs>),
     /// Fail where a program got slower than your rules allow: exit status 1 if a rule is broken, 3 if there is too
     /// little to decide.
     Check(CheckArgs),
@@ -200,6 +205,7 @@ impl Command {
             Command::Share(args) => args.file.iter_mut().collect(),
             Command::Record(_)
             | Command::Stat(_)
+            | Command::Top(_)
             | Command::Count(_)
             | Command::Serve(_)
             | Command::Cargo { .. }

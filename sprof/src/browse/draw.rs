@@ -74,7 +74,9 @@ pub(crate) fn draw(screen: &mut BrowseScreen, colors: ColorDepth, buffer: &mut B
         _ if !screen.message.is_empty() => canvas.line(above_foot, &screen.message, canvas.warning()),
         ScreenMode::Text(_) => canvas.line(above_foot, "Escape: back  /: search", canvas.dim()),
         ScreenMode::Rows => {
+            let live = screen.live.as_ref().map(|live| live.hint());
             let hint = match screen.shown.picture {
+                _ if live.is_some() => live.as_deref().unwrap_or_default(),
                 Picture::Timeline => "?: keys  arrows: move  r: range  Enter: select  u: back  q: end",
                 Picture::Flame => "?: keys  arrows: move  Enter: zoom  /: search  u: back  q: end",
                 Picture::Rows => "?: keys  Tab: next view  Enter: open  /: search  u: back  q: end",

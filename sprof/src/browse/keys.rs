@@ -73,7 +73,7 @@ pub(crate) const HELP: [(&str, &str); 24] = [
     ("i", "inverts the tree: from the roots, from the leaves"),
     ("t p", "threads, processes: Enter shows one of them alone"),
     ("w", "what threads waited for, in place of what they ran; and back"),
-    ("s", "order of functions, lines and crates: self, total, name"),
+    ("s, o", "order of functions, lines and crates: self, total, name"),
     (
         "/ n N",
         "searches for text, also in closed rows and in source; next, previous",
@@ -128,7 +128,7 @@ pub(crate) fn action(key: KeyEvent) -> Option<KeyAction> {
         KeyCode::Char('p') => KeyAction::Processes,
         KeyCode::Char('i') => KeyAction::Invert,
         KeyCode::Char('w') => KeyAction::Waits,
-        KeyCode::Char('s') => KeyAction::Order,
+        KeyCode::Char('s' | 'o') => KeyAction::Order,
         KeyCode::Char('/') => KeyAction::Search,
         KeyCode::Char('n') => KeyAction::FindNext,
         KeyCode::Char('N') => KeyAction::FindPrevious,

@@ -39,6 +39,18 @@ pub(crate) enum AfterKey {
     Quit,
 }
 
+/// The keys that a recording has while it goes on.
+pub(crate) trait LiveKeys {
+    /// What a key does; the message says more. `None`: what it does in any profile.
+    fn press(&mut self, key: KeyEvent, message: &mut String) -> Option<AfterKey>;
+
+    /// The line above the foot.
+    fn hint(&self) -> String;
+
+    /// Lines of help: keys, and what they do.
+    fn help(&self) -> &'static [(&'static str, &'static str)];
+}
+
 pub(crate) struct BrowseScreen {
     file: PathBuf,
     read: ReadFile,
@@ -49,6 +61,7 @@ pub(crate) struct BrowseScreen {
     pub(crate) shown: ShownView,
     pub(crate) page: Page,
     earlier: Vec<(ShownView, Page)>,
+    pub(crate) live: Option<Box<dyn LiveKeys>>,
     pub(crate) mode: ScreenMode,
     sought: String,
     /// What the last key could not do.
@@ -80,6 +93,7 @@ impl BrowseScreen {
             has_markers: false,
             shown,
             earlier: Vec::new(),
+            live: None,
             mode: ScreenMode::Rows,
             sought: String::new(),
             message: String::new(),
@@ -130,7 +144,12 @@ impl BrowseScreen {
                 }
                 return AfterKey::Draw;
             }
-            ScreenMode::Rows => {}
+            ScreenMode::Rows => {
+                let after = self.live.as_mut().and_then(|live| live.press(key, &mut self.message));
+                if let Some(after) = after {
+                    return after;
+                }
+            }
         }
         match asked {
             Some(KeyAction::Quit) => return AfterKey::Quit,
@@ -202,7 +221,9 @@ impl BrowseScreen {
             KeyAction::Range => "the timeline has a range to select".clone_into(&mut self.message),
             KeyAction::Reread => self.refresh(),
             KeyAction::Quality => self.mode = ScreenMode::Text(self.quality()),
-            KeyAction::Help => self.mode = ScreenMode::Text(help()),
+            KeyAction::Help => {
+                self.mode = ScreenMode::Text(help(self.live.as_ref().map_or(&[][..], |live| live.help())))
+            }
             KeyAction::Copy | KeyAction::Suspend | KeyAction::Quit => {}
         }
     }
@@ -457,10 +478,8 @@ fn is_warning(style: Option<crate::terminal::style::Style>) -> bool {
     matches!(style, Some(crate::terminal::style::Style::Warning))
 }
 
-fn help() -> TextPage {
-    let lines = HELP
-        .iter()
-        .map(|(keys, what)| (format!("{keys:<20} "), (*what).to_owned(), false));
+fn help(live: &[(&str, &str)]) -> TextPage {
+    let lines = (live.iter().chain(&HELP)).map(|(keys, what)| (format!("{keys:<20} "), (*what).to_owned(), false));
     TextPage {
         title: "Keys".to_owned(),
         lines: lines.collect(),

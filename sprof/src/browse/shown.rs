@@ -8,12 +8,13 @@ use recording::command::{own, quoted};
 
 use super::page::Page;
 use super::strips::has_times;
-use crate::args::{SelectArgs, Sort, View};
+use crate::args::{SelectArgs, Sort, TimeRange, View};
 use crate::exit::Failure;
 use crate::input::Input;
 use crate::report::build::TableExtent;
 use crate::report::calls;
 use crate::report::request::ReportRequest;
+use crate::report::trend::EarlierShares;
 
 /// Rows of trees with a smaller share, in percent, are left out.
 const LEAST_PERCENT: f64 = 0.1;
@@ -98,6 +99,8 @@ pub(crate) struct ShownView {
     pub(crate) picture: Picture,
     pub(crate) sort: Sort,
     pub(crate) least_percent: f64,
+    /// Functions have the change of their shares since then.
+    pub(crate) before: Option<TimeRange>,
 }
 
 impl ShownView {
@@ -108,6 +111,7 @@ impl ShownView {
             picture: Picture::Rows,
             sort: Sort::Own,
             least_percent: LEAST_PERCENT,
+            before: None,
         }
     }
 
@@ -165,7 +169,17 @@ impl ShownView {
             select: &self.select,
             views: std::slice::from_ref(&self.view),
         };
-        let page = Page::new(request.answer(input, |_| self.extent())?);
+        let mut report = request.answer(input, |_| self.extent())?;
+        if let Some(before) = self.before.filter(|_| self.view == View::Functions) {
+            let mut select = self.select.clone();
+            select.part.time_range = Some(before);
+            let earlier = ReportRequest {
+                select: &select,
+                ..request
+            };
+            EarlierShares::of(&earlier.answer(input, |_| self.extent())?).compare(&mut report);
+        }
+        let page = Page::new(report);
         Ok(match self.picture {
             Picture::Rows | Picture::Timeline => page,
             Picture::Flame => page.into_flame(),

@@ -1,13 +1,15 @@
 //! `sprof browse`: a profile on the screen of the terminal.
 
+use std::path::PathBuf;
+
 use recording::command::on_file;
 
 use super::annotate;
 use crate::args::{AnnotateArgs, BrowseArgs, SelectArgs};
-use crate::browse::screen::BrowseScreen;
+use crate::browse::screen::{Annotate, BrowseScreen};
 use crate::browse::terminal;
 use crate::exit::{Failure, Outcome};
-use crate::input::{self, Input};
+use crate::input;
 use crate::output::screen;
 use crate::terminal::{Term, Verbosity};
 
@@ -40,13 +42,17 @@ pub(super) fn show(args: BrowseArgs) -> Result<String, Failure> {
             false => input::open(&path, select.wanted(), &select.symbols, &term),
         }
     };
-    let path = file.clone();
-    let annotate = move |input: &Input, select: &SelectArgs, function: &str, columns: usize| {
-        let args = AnnotateArgs::of_function(path.clone(), function.to_owned(), select.clone());
-        annotate::lines(&args, input, columns)
-    };
-    let mut shown = BrowseScreen::new(file, select, Box::new(read), Box::new(annotate))?;
+    let annotate = annotate_of(file.clone());
+    let mut shown = BrowseScreen::new(file, select, Box::new(read), annotate)?;
     terminal::run(&mut shown, |_| false)
         .map_err(|error| Failure::failed(format_args!("the terminal cannot be used: {error}")))?;
     Ok(shown.command())
+}
+
+/// Source and machine code of functions in what was read of a file.
+pub(super) fn annotate_of(file: PathBuf) -> Annotate {
+    Box::new(move |input, select, function, columns| {
+        let args = AnnotateArgs::of_function(file.clone(), function.to_owned(), select.clone());
+        annotate::lines(&args, input, columns)
+    })
 }

@@ -136,7 +136,7 @@ fn candidates(expected: Expected, words: &[String]) -> Vec<(String, String)> {
                 |values: fn(&Data) -> BTreeSet<String>| plain(file(words).as_ref().map(values).unwrap_or_default());
             let has_file = || words.iter().skip(2).any(|word| Path::new(word).is_file());
             let is_recorded = match command.as_str() {
-                "record" => true,
+                "record" | "top" => true,
                 "flamegraph" => !has_file(),
                 command => command.starts_with("cargo"),
             };

@@ -52,7 +52,7 @@ fn write_page(page: clap::Command, out: &mut dyn Write) -> io::Result<()> {
         }
         roff.control("fi", []);
     };
-    let is_program = matches!(name.as_str(), "sprof" | "record" | "flamegraph" | "cargo sprof");
+    let is_program = matches!(name.as_str(), "sprof" | "record" | "flamegraph" | "top" | "cargo sprof");
     if let Some(notes) = notes.filter(|_| !is_program) {
         section("NOTES", &notes);
     }

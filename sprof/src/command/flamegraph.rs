@@ -69,7 +69,7 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     let interrupt = Interrupt::watch()?;
     let symbols = look_ups::options(&args.input.symbols, None, &interrupt, &term)?;
     let spool = output.partial_path().and_then(|path| Spool::create(&path, &term));
-    let mut recorded = pipeline::record(&mut plan, &term, &interrupt, spool)?;
+    let mut recorded = pipeline::record(&mut plan, &term, &interrupt, spool, None)?;
     let failure = recorded.failure.take();
     let symbolicator = record::symbolicator(&mut recorded, symbols, &term);
     let mut look_ups = LookUps::new(&symbolicator, &term);

@@ -29,3 +29,4 @@ pub(crate) mod share;
 mod show;
 pub(crate) mod stat;
 mod target;
+pub(crate) mod top;

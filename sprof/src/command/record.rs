@@ -91,7 +91,7 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
         plan.triggers = Some((TriggerWatch::new(&args.trigger)?, output));
     }
     let spool = output.partial_path().and_then(|path| Spool::create(&path, &term));
-    let mut recorded = pipeline::record(&mut plan, &term, &interrupt, spool)?;
+    let mut recorded = pipeline::record(&mut plan, &term, &interrupt, spool, None)?;
     let failure = recorded.failure.take();
     let symbolicator = Arc::new(symbolicator(&mut recorded, symbols, &term));
     let mut look_ups = LookUps::new(&symbolicator, &term);
@@ -529,7 +529,7 @@ fn write(
     }
 }
 
-fn say_where(term: &Term, saved: &Saved) {
+pub(super) fn say_where(term: &Term, saved: &Saved) {
     if let Some(path) = &saved.path {
         let size =
             std::fs::metadata(path).map_or_else(|_| String::new(), |meta| format!(" ({})", bytes(meta.len() as f64)));

@@ -2,12 +2,14 @@
 //!
 //! [`probes`]: from names of functions to file offsets. [`jit`] finds the files of JIT compilers. [`crates`] names
 //! rustc processes by their crate. [`spool`] keeps the recording so far, [`window`] its last seconds alone.
-//! [`triggers`] come while it goes on, and [`trigger_files`] writes the profile of each.
+//! [`triggers`] come while it goes on, and [`trigger_files`] writes the profile of each. [`snapshots`] are profiles of
+//! all so far.
 
 mod crates;
-mod jit;
+pub(crate) mod jit;
 pub(crate) mod libraries;
 pub(crate) mod probes;
+pub(crate) mod snapshots;
 pub(crate) mod spool;
 pub(crate) mod trigger_files;
 pub(crate) mod triggers;
@@ -34,6 +36,7 @@ use crate::exit::{FAILED, Failure};
 use crate::interrupt::Interrupt;
 use crate::pipeline::crates::CrateNames;
 use crate::pipeline::jit::{JitModules, JitWatch};
+use crate::pipeline::snapshots::{RecordingWatch, SnapshotStage};
 use crate::pipeline::spool::Spool;
 use crate::recorder::{self, Target};
 use crate::span_files::{SpanFile, SpanFiles};
@@ -115,12 +118,13 @@ impl ProgramState {
     }
 }
 
-/// Runs and records the program. The spool holds the recording so far.
+/// Runs and records the program. The spool holds the recording so far; a watch gets snapshots of it.
 pub(crate) fn record(
     plan: &mut RecordingPlan,
     term: &Term,
     interrupt: &Interrupt,
     mut spool: Option<Spool>,
+    mut watch: Option<&mut dyn RecordingWatch>,
 ) -> Result<Recorded, Failure> {
     // No work may come between attaching and recording, or threads that start meanwhile are found late. So slow steps
     // come before.
@@ -212,9 +216,9 @@ pub(crate) fn record(
                 };
                 (watch, TriggerFiles::new(writer, info, plan.last.unwrap_or_default()))
             });
-            let mut stage;
-            let sink: &mut dyn EventSink = match &mut watched {
-                Some((watch, files)) => {
+            let (mut stage, mut snapshots);
+            let sink: &mut dyn EventSink = match (&mut watched, &mut watch) {
+                (Some((watch, files)), _) => {
                     stage = TriggerStage {
                         next: &mut unwinder,
                         watch,
@@ -222,7 +226,13 @@ pub(crate) fn record(
                     };
                     &mut stage
                 }
-                None => &mut unwinder,
+                (None, Some(watch)) => {
+                    let mut info = recording.info_so_far(clock);
+                    complete(&mut info, plan);
+                    snapshots = SnapshotStage::start(&mut unwinder, &mut **watch, info)?;
+                    &mut snapshots
+                }
+                (None, None) => &mut unwinder,
             };
             let mut named = CrateNames::new(sink);
             let finished = match &mut plan.cargo {

@@ -2,8 +2,8 @@
 //!
 //! [`request`] makes the whole report. [`calls`] refuses views that a file has no data for. [`build`] makes tables of
 //! views, [`markers`] the table of markers, [`heap`] the one of blocks of memory, [`parallelism`] the one of running
-//! threads, [`resources`] the one of resources, [`spans`] the one of spans. [`about`] is the head. [`text`],
-//! [`markdown`] and [`json`] write them.
+//! threads, [`resources`] the one of resources, [`spans`] the one of spans. [`about`] is the head. [`trend`] compares
+//! with an earlier report. [`text`], [`markdown`] and [`json`] write them.
 
 pub(crate) mod about;
 pub(crate) mod build;
@@ -17,6 +17,7 @@ pub(crate) mod request;
 mod resources;
 pub(crate) mod spans;
 pub(crate) mod text;
+pub(crate) mod trend;
 
 use profile::view::cost::Cost;
 use profile::view::cost_scale::CostScale;
@@ -61,6 +62,8 @@ pub(crate) struct ReportRow {
     pub(crate) own: Option<Cost>,
     pub(crate) total: Option<Cost>,
     pub(crate) other: Option<Cost>,
+    /// Change of the first cost's share since an earlier report, in percentage points. Only text has it.
+    pub(crate) trend: Option<f64>,
     /// Values of the columns of [`Table::headings`].
     pub(crate) cells: Vec<String>,
     /// Lines below the row.

@@ -133,6 +133,9 @@ pub(crate) fn columns(table: &Table, measure: &CostScale) -> Vec<Column> {
         let other = |row: &ReportRow| measure.amount(row.other.unwrap_or_default());
         columns.push(column(1, table.other_label, &other));
     }
+    if table.rows.iter().any(|row| row.trend.is_some()) {
+        columns.push(column(1, "trend", &|row| trend(row.trend.unwrap_or_default())));
+    }
     columns
 }
 
@@ -144,7 +147,15 @@ fn percent(percent: f64) -> String {
     }
 }
 
-fn write_table(table: &Table, measure: &CostScale, page: TextWidth, out: &mut dyn Write) -> io::Result<()> {
+/// A change in percentage points.
+fn trend(points: f64) -> String {
+    match points.abs() < 0.05 {
+        true => "-".to_owned(),
+        false => format!("{points:+.1}"),
+    }
+}
+
+pub(crate) fn write_table(table: &Table, measure: &CostScale, page: TextWidth, out: &mut dyn Write) -> io::Result<()> {
     let columns = columns(table, measure);
     let columns = Column::fitting(&columns, page.columns.unwrap_or(usize::MAX));
     let numbers = Column::numbers(&columns);

@@ -16,8 +16,9 @@ use std::sync::LazyLock;
 use crate_modules::{CrateFiles, CrateModules, Import};
 use source::ModuleSource;
 
-/// The levels of `sprof/src`: `main` picks a command, commands call the pipeline, and all of them use parts.
-const COMMAND_LINE_LEVELS: &[&[&str]] = &[&["main"], &["command"], &["pipeline"]];
+/// The levels of `sprof/src`: `main` picks a command, commands call the pipeline, which `top` watches, and all of them
+/// use parts.
+const COMMAND_LINE_LEVELS: &[&[&str]] = &[&["main"], &["command"], &["top"], &["pipeline"]];
 
 fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()

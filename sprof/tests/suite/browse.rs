@@ -58,7 +58,7 @@ fn screen(bytes: &str, columns: usize, lines: usize) -> Vec<String> {
 }
 
 /// Waits until the screen has a text at its foot, and returns the screen.
-fn wait_for(terminal: &Terminal, columns: usize, lines: usize, text: &str) -> Vec<String> {
+pub(crate) fn wait_for(terminal: &Terminal, columns: usize, lines: usize, text: &str) -> Vec<String> {
     let shown = || screen(&terminal.text(), columns, lines);
     let has_text = || shown()[lines - 4..].join(" ").contains(text);
     let is_there = || !terminal.text().rsplit(ENTERED).next().unwrap().contains(LEFT) && has_text();
@@ -66,7 +66,7 @@ fn wait_for(terminal: &Terminal, columns: usize, lines: usize, text: &str) -> Ve
     shown()
 }
 
-fn words(line: &str) -> String {
+pub(crate) fn words(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -75,7 +75,7 @@ fn run(arguments: &[&str]) -> String {
 }
 
 /// The rows of the only table in a report.
-fn rows(report: &str) -> Vec<String> {
+pub(crate) fn rows(report: &str) -> Vec<String> {
     let table = report.split("Functions\n").nth(1).unwrap();
     table.lines().skip(1).map(words).collect()
 }

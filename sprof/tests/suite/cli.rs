@@ -124,6 +124,7 @@ fn help_lists_what_exists_and_nothing_else() {
         "annotate",
         "export",
         "flamegraph",
+        "top",
         "share",
         "doctor",
         "completions",

@@ -267,6 +267,11 @@ fn recording_and_attaching_print_names_as_text() {
         &[out.as_os_str()],
     ]
     .concat());
+    let live = run(&words(&["top", "-d", "0.3", "-n", "1", "-p", &pid]));
+    assert!(
+        String::from_utf8_lossy(&live.stdout).contains("x\\u001b]0;t\\u0007"),
+        "{live:?}"
+    );
     if is_root() || paranoid().is_some_and(|level| level <= 0) {
         run(&[&save[..], &[out.as_os_str()], &words(&["-d", "0.5", "-a"])[..]].concat());
     }
@@ -309,6 +314,7 @@ fn no_command_is_left_out() {
         "share",
         "doctor",
         "stat",
+        "top",
         "count",
     ];
     let own_text_only = ["completions", "guide", "man", "help"];

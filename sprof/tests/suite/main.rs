@@ -83,6 +83,7 @@ mod swapped_files;
 mod symbols;
 mod times;
 mod tokio_spans;
+mod top;
 mod tracepoints;
 mod unprivileged;
 mod unreadable;
