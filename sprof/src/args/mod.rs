@@ -382,8 +382,9 @@ mod tests {
         let mut meanings: std::collections::BTreeMap<char, (String, String)> = std::collections::BTreeMap::new();
         for command in definition().get_subcommands() {
             for arg in command.get_arguments() {
-                // As in `perf stat`.
-                if (command.get_name(), arg.get_id().as_str()) == ("stat", "repeat") {
+                // As in `perf stat` and `top`.
+                let known_elsewhere = [("stat", "repeat"), ("top", "interval"), ("top", "times")];
+                if known_elsewhere.contains(&(command.get_name(), arg.get_id().as_str())) {
                     continue;
                 }
                 let letters = arg.get_short_and_visible_aliases().unwrap_or_default();

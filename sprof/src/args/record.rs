@@ -192,8 +192,7 @@ const EXAMPLES: &str = "\
 Examples:
   sprof record ./app --its --arguments          a program; then the browser opens
   sprof record --off-cpu -p 1234 -d 10          a running process for 10 s, with its waits
-  sprof record -s -o app.json.gz -r 4000 ./app  save only, 4000 samples a second
-  sprof record --last 30s --trigger signal ./a  the last 30 s, also at each SIGUSR2";
+  sprof record -s -o app.json.gz -r 4000 ./app  save only, 4000 samples a second";
 
 pub(crate) const EXIT_STATUS: &str = "\
 Exit status of `sprof record`: the program's own; 128+N if signal N ended it;

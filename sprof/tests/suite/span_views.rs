@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::support::machine::{alone, share_again};
 #[cfg(target_os = "linux")]
+use crate::support::machine::{alone, share_again};
 use crate::support::schema::parsed;
 #[cfg(target_os = "linux")]
 use crate::support::skip::kernel_samples;
