@@ -361,10 +361,11 @@ fn a_program_that_closes_the_descriptor_keeps_its_own_files() {
     file.set_len((RINGS_AT + 1024 * 8 * RING_WORDS) as u64).unwrap();
     sys::replace(memory.number, &file);
     let lost = memory.control(LOST);
-    // More than there were threads at one time before.
-    let barrier = std::sync::Barrier::new(60);
+    // More than have a ring from before.
+    let threads = memory.control(SLOTS_TAKEN) + 60;
+    let barrier = std::sync::Barrier::new(threads as usize);
     thread::scope(|scope| {
-        for _ in 0..60 {
+        for _ in 0..threads {
             scope.spawn(|| {
                 drop(span!("without a ring"));
                 barrier.wait();
@@ -373,7 +374,7 @@ fn a_program_that_closes_the_descriptor_keeps_its_own_files() {
     });
     let (seen, lost) = (memory.take().len() as u64, memory.control(LOST) - lost);
     sys::replace(memory.number, &memory.file);
-    assert_eq!(seen + lost, 60);
+    assert_eq!(seen + lost, threads);
     assert!(lost > 0);
     assert_eq!(file.metadata().unwrap().blocks(), 0);
 }
