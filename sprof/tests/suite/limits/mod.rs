@@ -350,6 +350,7 @@ fn stacks(processes: u32) -> Vec<u8> {
 }
 
 #[test]
+#[ignore = "long: forks have the same limits and a test of them"]
 fn stacks_of_many_processes_cost_their_bytes() {
     check("stacks.data.gz", &stacks(20_000), &["report"]);
     check_time("stacks.data.gz", &stacks(5000), &stacks(20_000), &["report"]);
