@@ -97,7 +97,7 @@ fn the_screen_shows_what_runs_and_stays_with_all_of_it() {
     }
     let (own, program) = (env!("CARGO_BIN_EXE_sprof"), program("parallel").unwrap());
     let line = format!(
-        "stty cols 120 rows 30; '{own}' top -d 0.1 -- {} 1 150 50; echo status=$?; cat",
+        "stty cols 120 rows 30; '{own}' top -d 0.1 -- {} 1 1500 50; echo status=$?; cat",
         program.display()
     );
     let environment = [("TERM", "xterm"), ("NO_COLOR", "1"), ("SPROF_CACHE", "off")];
