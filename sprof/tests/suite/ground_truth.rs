@@ -96,9 +96,10 @@ fn split_of_cpu_time_in_rust_on_two_named_threads() {
     let Some(()) = perf_events() else { return };
     alone();
     undisturbed_or_right(|| {
+        // At 20 kHz `ten` had 0.4 to 1.4 points too much: a sample each 50 us takes time from loops of 5 to 280 us.
         let (_, profile) = record()
-            .options(&["--rate", "20000"])
-            .profile(program("split_rs").unwrap(), &["800"]);
+            .options(&["--rate", "8000"])
+            .profile(program("split_rs").unwrap(), &["1200"]);
         assert_split(&profile, "split::");
         for name in ["left", "right"] {
             let thread = profile
