@@ -38,7 +38,7 @@ struct Session(u64);
 
 #[inline(never)]
 fn flush(seed: u64) -> u64 {
-    (0..4_000_000).fold(seed, |sum: u64, round| black_box(sum.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round)))
+    (0..2_000_000).fold(seed, |sum: u64, round| black_box(sum.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round)))
 }
 
 impl Drop for Session {
