@@ -136,3 +136,10 @@ pub struct RecordingInfo {
     /// The machine.
     pub host: Host,
 }
+
+impl RecordingInfo {
+    /// The rate asked for, samples per second.
+    pub fn asked_rate_hz(&self) -> f64 {
+        1e9 / self.interval_ns.max(1) as f64
+    }
+}

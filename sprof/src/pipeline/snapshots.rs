@@ -19,7 +19,7 @@ use crate::exit::Failure;
 /// Watches a recording from its own thread, between two rounds. What takes time belongs into another thread: the rings
 /// fill meanwhile.
 pub(crate) trait RecordingWatch {
-    /// The recorder has blocked its signals: threads may be started, which block them, too.
+    /// Called once the recorder has blocked its signals. A thread that is started here blocks them, too.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ impl<'a, 'w, 'f> SnapshotStage<'a, 'w, 'f> {
             builder: builder.snapshot()?,
             jit_code,
             quality: Quality {
-                asked_rate_hz: 1e9 / self.info.interval_ns as f64,
+                asked_rate_hz: self.info.asked_rate_hz(),
                 ..quality
             },
             info: RecordingInfo {

@@ -124,7 +124,7 @@ impl TriggerFiles {
         }
         let kept_files = stages.kept_files();
         let quality = Quality {
-            asked_rate_hz: 1e9 / self.info.interval_ns.max(1) as f64,
+            asked_rate_hz: self.info.asked_rate_hz(),
             ..stages.quality().clone()
         };
         let jit = stages.next_mut().next_mut();
