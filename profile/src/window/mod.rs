@@ -18,9 +18,9 @@ use recording::sink::{Completion, EventSink};
 use living::Living;
 use segment::Segment;
 
-/// A window has this many segments: so much more than the window is kept.
+/// A window is divided into this many segments. They are dropped whole, so up to one more is kept.
 const SEGMENTS: u64 = 8;
-/// A round of the recorder is shorter: what a trigger is noticed later by. So much more is kept, too.
+/// A round of the recorder is shorter. A trigger is noticed up to a round late, so this much more is kept, too.
 const ROUND_NS: u64 = 500_000_000;
 
 /// A sink that keeps the events of the last seconds.

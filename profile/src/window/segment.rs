@@ -1,4 +1,4 @@
-//! Events of some seconds. Samples and switches, of which there are many, are bytes.
+//! The events of a part of the window. Most are samples and switches, and these are kept as bytes.
 //!
 //! Such an event is the number of flags and what differs from the event before, as
 //! [`sample_bytes`](recording::sample_bytes) has it; a sample also has the number of its rootmost frames that are those

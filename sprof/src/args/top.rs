@@ -35,13 +35,13 @@ Exit status: that of `sprof record`.",
     mut_arg("last", |arg| arg.hide(true)),
 )]
 pub(crate) struct TopArgs {
-    /// Show or print what is new each time so many seconds have passed.
+    /// Seconds from one table, or one update of the screen, to the next.
     #[arg(short = 'd', long, value_name = "SECONDS", default_value = "1", value_parser = value::duration,
           allow_negative_numbers = true)]
     pub(crate) interval: Duration,
 
-    /// Print so many tables, and end: a program that sprof started is ended, too [default: until the program ends,
-    /// Ctrl-C or --duration].
+    /// Number of tables to print. Then the recording ends, and with it a program that sprof started [default: until
+    /// the program ends, Ctrl-C or --duration].
     #[arg(short = 'n', long, value_name = "TIMES", conflicts_with = "duration",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) times: Option<u32>,

@@ -208,7 +208,7 @@ impl Page {
         self.top = self.top.min(self.cursor).max((self.cursor + 1).saturating_sub(height));
     }
 
-    /// Moves the cursor in a flame graph on a terminal with so many columns; false for keys of other pictures.
+    /// Moves the cursor in a flame graph of this width in columns; false for keys of other pictures.
     pub(crate) fn move_frame(&mut self, asked: KeyAction, width: usize) -> bool {
         let (Some(flame), Some(table)) = (&self.flame, self.report.tables.first()) else {
             return false;

@@ -102,7 +102,7 @@ impl TimeStrips {
 /// Columns of a thread's share and name at most, and as a part of the screen.
 const NAME_COLUMNS: usize = 34;
 
-/// Where strips begin on a screen with so many columns.
+/// The column at which strips begin, on a screen of this width in columns.
 pub(super) fn strip_start(width: usize) -> usize {
     NAME_COLUMNS.min(width * 2 / 5)
 }
