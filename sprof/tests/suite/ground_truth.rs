@@ -56,10 +56,15 @@ fn assert_split_rooted(profile: &Profile, root: &str) {
     assert_rooted(profile, root, 99.0);
 }
 
+/// How the split program is recorded. At 20 kHz `ten` had 0.4 to 1.4 points too much on a slow machine: a sample each
+/// 50 us takes time from loops of 5 to 280 us.
+const SPLIT_RATE: [&str; 2] = ["--rate", "8000"];
+const SPLIT_ROUNDS: &str = "2000";
+
 /// Records a build of the split program; its functions have their shares, and the profile is otherwise right.
 fn split(path: PathBuf, assert_more: impl Fn(&Profile)) {
     undisturbed_or_right(|| {
-        let (_, profile) = record().options(&["--rate", "20000"]).profile(&path, &["800"]);
+        let (_, profile) = record().options(&SPLIT_RATE).profile(&path, &[SPLIT_ROUNDS]);
         assert_split(&profile, "");
         assert_more(&profile);
     });
@@ -81,8 +86,10 @@ fn both_unwinders_find_the_same_split() {
     one_cpu();
     for engine in ["sprof", "framehop"] {
         undisturbed_or_right(|| {
-            let options = ["--rate", "20000", "--unwinder", engine];
-            let (_, profile) = record().options(&options).profile(program("split").unwrap(), &["800"]);
+            let (_, profile) = record()
+                .options(&SPLIT_RATE)
+                .options(&["--unwinder", engine])
+                .profile(program("split").unwrap(), &[SPLIT_ROUNDS]);
             assert_split(&profile, "");
             assert_split_rooted(&profile, "main");
             let by_framehop = profile.json["meta"]["sprof"]["recorded"]["byFramehop"].as_u64();
@@ -96,10 +103,9 @@ fn split_of_cpu_time_in_rust_on_two_named_threads() {
     let Some(()) = perf_events() else { return };
     alone();
     undisturbed_or_right(|| {
-        // At 20 kHz `ten` had 0.4 to 1.4 points too much: a sample each 50 us takes time from loops of 5 to 280 us.
         let (_, profile) = record()
-            .options(&["--rate", "8000"])
-            .profile(program("split_rs").unwrap(), &["2000"]);
+            .options(&SPLIT_RATE)
+            .profile(program("split_rs").unwrap(), &[SPLIT_ROUNDS]);
         assert_split(&profile, "split::");
         for name in ["left", "right"] {
             let thread = profile
