@@ -39,7 +39,7 @@ impl Client {
         let file = dir.path().join("profile.json.gz");
         profile::export::firefox::write_gz(profile, &mut std::fs::File::create(&file).unwrap()).unwrap();
         let client = Client { bin, dir };
-        // On a busy machine its daemon takes longer to start than `load` has patience for (500 ms). It goes on starting.
+        // On a busy machine its daemon takes longer to start than `load` waits (500 ms). It goes on starting.
         let began = Instant::now();
         let mut answer = client.try_run(&["load", file.to_str().unwrap()]);
         while let Err(text) = answer {
