@@ -30,7 +30,7 @@ enum Step {
     Sample(i32, i32, u64, Vec<Frame>, u8),
     WaitStack(i32, i32, Vec<Frame>),
     Waited(i32, i32, u64, Vec<Frame>),
-    Found(i32, i32, [u64; 2], bool, Option<Vec<Frame>>),
+    Found(i32, i32, [u32; 2], bool, Option<Vec<Frame>>),
     Switch(i32, i32, Option<bool>),
     Lost(u64),
     Throttled,
@@ -71,18 +71,12 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(pid, tid, frames)| Step::WaitStack(pid, tid, frames)),
         2 => (id(), id(), any::<u64>(), prop::collection::vec(frame(), 0..6))
             .prop_map(|(pid, tid, period, frames)| Step::Waited(pid, tid, period, frames)),
-        2 => (id(), id(), [time(), time()], any::<bool>(), prop::option::of(prop::collection::vec(frame(), 0..6)))
+        2 => (id(), id(), any::<[u32; 2]>(), any::<bool>(), prop::option::of(prop::collection::vec(frame(), 0..6)))
             .prop_map(|(pid, tid, times, waits, frames)| Step::Found(pid, tid, times, waits, frames)),
         1 => any::<u64>().prop_map(Step::Lost),
         1 => Just(Step::Throttled),
         1 => any::<bool>().prop_map(Step::Sampling),
     ]
-}
-
-/// A time as far away as those of other events. Files have milliseconds as f64: after waits of days their sums are not
-/// right to the nanosecond, and what is read and written again has other last digits.
-fn time() -> impl Strategy<Value = u64> {
-    0..1u64 << 40
 }
 
 /// The last stack of each thread, by its number.
@@ -189,15 +183,18 @@ fn apply(stream: &mut Stream, time: Timestamp, step: &Step, numbers: Option<&mut
             let sample = Sample::new(Role::Wait, *period, Stack::Frames(frames));
             Event::sample(time, Thread::new(*pid, *tid), sample)
         }
-        Step::Found(pid, tid, [switches_from, seen_at], waits, frames) => {
+        Step::Found(pid, tid, delays, waits, frames) => {
             let thread = Thread::new(*pid, *tid);
             if let Some(frames) = frames {
                 let sample = Sample::new(Role::WaitStack, 0, Stack::Frames(frames));
                 stream.event(Event::sample(time, thread, sample));
             }
+            // Waits of seconds. Files have milliseconds as f64: after days their sums are not right to the nanosecond, and
+            // what is read and written again has other last digits.
+            let [switches_from, seen_at] = delays.map(|ns| Timestamp(time.0 + u64::from(ns)));
             let state = InitialState {
-                switches_from: Timestamp(*switches_from),
-                seen_at: Timestamp(*seen_at),
+                switches_from,
+                seen_at,
                 waits_for: waits.then_some(WaitReason::Lock),
             };
             Event::thread(time, thread, ThreadEvent::InitialState(state))
