@@ -53,6 +53,7 @@ const shown = () => {
     focus: document.activeElement?.id || document.activeElement?.className || "",
     pixels: canvas ? canvas.width * canvas.height : 0,
     overflow: document.documentElement.scrollWidth - innerWidth,
+    below: document.documentElement.scrollHeight - innerHeight,
     note: text(document.querySelector("#panel .legend, #panel .empty")),
   };
 };

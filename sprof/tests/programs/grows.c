@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #define BYTES 65536
 #define STEPS 500
@@ -52,8 +53,9 @@ __attribute__((noinline)) static void *frees_all(void *nothing) {
 
 int main(void) {
     pthread_t thread;
-    // A block that is sampled for certain. While a thread connects to sprof, the samples of other threads are lost.
-    char *volatile first = malloc(16 << 20);
+    // A block that is sampled for certain, taken by code of the C library. While a thread connects to sprof, the samples
+    // of other threads are lost.
+    char *volatile first = getcwd(NULL, 16 << 20);
     free(first);
     clock_gettime(CLOCK_MONOTONIC, &start);
     pthread_create(&thread, NULL, frees_all, NULL);

@@ -1,4 +1,5 @@
-//! Blocks of memory in the viewer: each measure has the bytes of a report, also of a time and of a thread.
+//! Blocks of memory in the viewer: each measure has the bytes of a report, also of a time, of a thread and of a kind of
+//! code.
 
 use super::selection::time_range;
 use super::*;
@@ -29,7 +30,7 @@ fn measures_of_the_heap_have_the_bytes_and_the_errors_of_reports() {
         .map(|(select, measures, _)| {
             let measures = measures
                 .iter()
-                .flat_map(|name| [vec![kind(name)], both_orders()].concat());
+                .flat_map(|name| [vec![kind(name)], both_orders(), vec![json!(["eval", CODES])]].concat());
             let steps: Vec<Value> = [kind("allocated"), select.clone()]
                 .into_iter()
                 .chain(measures)
@@ -49,6 +50,21 @@ fn measures_of_the_heap_have_the_bytes_and_the_errors_of_reports() {
             .collect(),
         at_tab("functions", &[json!(["focus", ".list"]), json!(["key", "2 Home"])]),
         at_tab("callers", &[json!(["eval", DRAWN])]),
+        vec![
+            json!(["eval", DRAWN_CODES]),
+            kind("peak"),
+            json!(["click", ".code:has-text(\"program\")"]),
+        ],
+        vec![json!(["click", "#tab-functions"])],
+        both_orders(),
+        // `temporary` keeps nothing.
+        vec![
+            kind("temporary"),
+            json!(["key", "1 Home"]),
+            json!(["show", ""]),
+            kind("retained"),
+            json!(["show", ""]),
+        ],
     ];
     tasks.push(json!({ "url": url, "height": 3000, "steps": steps.concat() }));
     let Some(answers) = browse(&tasks) else { return };
@@ -66,15 +82,21 @@ fn measures_of_the_heap_have_the_bytes_and_the_errors_of_reports() {
         } else {
             options
         };
-        assert_eq!(shown.len(), 2 * measures.len());
-        for (measure, pages) in measures.iter().zip(shown.chunks(2)) {
+        assert_eq!(shown.len(), 3 * measures.len());
+        for (measure, pages) in measures.iter().zip(shown.chunks(3)) {
             let what = format!("{measure} {options:?}");
             let report = report(
                 file,
-                &[&["--view", "functions", "--measure", measure], options].concat(),
+                &[&FUNCTIONS_AND_CODES[..], &["--measure", measure], options].concat(),
             );
             assert!(report["selection"]["samples"].as_u64() > Some(20), "{what}: {report}");
             assert_as_report(&what, [pages[0], pages[1]], &report);
+            let codes = assert_codes(pages[2], &report);
+            // A block of the whole time is taken by the C library.
+            assert!(
+                !options.is_empty() || *measure != "allocated" || codes.len() == 2,
+                "{codes:?}"
+            );
         }
     }
 
@@ -102,9 +124,28 @@ fn measures_of_the_heap_have_the_bytes_and_the_errors_of_reports() {
     assert!(labels.contains("Memory") && labels.contains("Heap"), "{labels}");
     let (tree, inverted, callers) = (&shown[2], &shown[3], &shown[7]);
     assert_drawn("retained", &shown[1], &shown[6]);
+    let retained = report(file, &["--view", "categories", "--measure", "retained"]);
+    let expected: Vec<Value> = { codes_of_report(&retained).into_iter() }
+        .map(|(name, _, weight)| json!([name, weight]))
+        .collect();
+    assert_eq!(shown[8], json!(expected), "drawn in the timeline");
+    let of_program = ["--view", "functions", "--measure", "peak", "--category", "Program"];
+    assert_as_report(
+        "own code at the peak",
+        [&shown[9], &shown[10]],
+        &report(file, &of_program),
+    );
+    let [chosen, without] = [&shown[11], &shown[12]].map(|shown| shown["hint"].as_str().unwrap());
+    assert!(chosen.contains(": temporary"), "{chosen}");
+    assert!(without.starts_with("Click a function"), "{without}");
     for tree in [tree, inverted, callers] {
         let rows = rows_of_page(&tree["lists"][0]);
         let cell = tree["lists"][0][0]["cells"][1].as_str().unwrap();
         assert!(!rows.is_empty() && cell.contains(" ±"), "{tree}");
     }
 }
+
+/// The kinds of code in the timeline, and how much of each is drawn.
+const DRAWN_CODES: &str = "[...document.querySelectorAll('.code')]
+    .map((button) => [button.textContent, JSON.parse(document.getElementById('rows-canvas').dataset.codes)[button.dataset.code]])
+    .filter(([, weight]) => weight > 0)";

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// A process with 30 alike threads and 8 idle ones, and 10 alike processes. Of the threads a higher number starts
-/// earlier.
+/// A process with 30 alike threads and 8 idle ones, one whose 5 threads have its name, and 10 alike processes. Of the
+/// threads a higher number starts earlier.
 pub(super) fn many_threads(folder: &Path) -> PathBuf {
     let mut text = String::new();
     let mut add = |name: &str, pid: u32, tid: u32, start_ms: u32, samples: u32| {
@@ -20,6 +20,9 @@ pub(super) fn many_threads(folder: &Path) -> PathBuf {
     }
     for (tid, name) in (200..).zip('a'..='h') {
         add(&format!("idle-{name}"), 100, tid, tid, 1);
+    }
+    for tid in 250..255 {
+        add("same", 250, tid, tid, 20);
     }
     for pid in 300..310 {
         add("sh", pid, pid, pid, 30);
@@ -78,14 +81,22 @@ pub(super) fn assert_few_rows(file: &Path, answer: &Value) {
             .collect();
         report(file, &options.iter().map(String::as_str).collect::<Vec<_>>())
     };
-    assert_eq!(labels(0), ["app", "sh \u{b7} 10 processes"]);
+    assert_eq!(labels(0), ["app", "sh \u{b7} 10 processes", "same \u{b7} 5 threads"]);
     let open = labels(1);
     let group = open
         .iter()
         .position(|label| *label == "worker-* \u{b7} 30 threads")
         .unwrap();
-    assert_eq!(open.len(), group + 34, "{open:?}");
-    assert_eq!(open[group + 31..], ["app", "8 idle threads", "sh \u{b7} 10 processes"]);
+    assert_eq!(open.len(), group + 35, "{open:?}");
+    assert_eq!(
+        open[group + 31..],
+        [
+            "app",
+            "8 idle threads",
+            "sh \u{b7} 10 processes",
+            "same \u{b7} 5 threads"
+        ]
+    );
     let all = with_threads(&(1..=30).collect::<Vec<_>>());
     assert_as_report("a group", [shown(1), shown(2)], &all);
     assert_eq!(shown(3)["weight"], shown(1)["weight"], "after a reload");

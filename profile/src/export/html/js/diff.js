@@ -154,6 +154,6 @@ function changesTab() {
   const legend = make("p", { class: "legend" }, `Shares after and before; changes in points. ${chance}`);
   return {
     element: rows.length === 0 ? nothingFound() : make("div", { class: "source-view" }, make("div", { class: "bar" }, legend), list.element),
-    shown: () => list.update(rows.length, Math.max(0, rows.indexOf(state.func))),
+    shown: () => list.update(rows.length, chosenRow(rows, funcs)),
   };
 }

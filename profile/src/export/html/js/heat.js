@@ -48,7 +48,7 @@ function heatTab() {
   const blocks = of.measure ? " A block is in the cell of the time that took it." : "";
   const text = "A column is a second, a row 20 ms of it, from the top. A click selects its time, with Shift up to there." + blocks;
   const only = found ? ` Only stacks with ${state.query}.` : "";
-  const scale = make("span", { "data-most": most }, "0", make("span", { class: "scale", "aria-hidden": true }), `${amount(most)} in 20 ms`);
+  const scale = make("span", { "data-most": most }, "0", make("span", { class: "scale", "aria-hidden": true }), `${amountInWords(most)} in 20 ms`);
   const element = make("div", { class: "heat-view" }, make("p", { class: "legend" }, make("span", {}, text + only), scale), area);
   let current = 0;
   let [wide, tall] = [10, 8];
@@ -66,7 +66,11 @@ function heatTab() {
     for (let row = 0; row < CELLS; row += 10) context.fillText(`${(row * CELL_US) / 1000} ms`, HEAT_LEFT - 5, HEAT_TOP + (row + 0.5) * tall);
     context.textAlign = "left";
     const everySecond = Math.ceil(48 / wide);
-    for (let second = 0; second < seconds; second += everySecond) context.fillText(clock(second * 1e6, 1e6), HEAT_LEFT + second * wide, HEAT_TOP / 2);
+    for (let second = 0; second < seconds; second += everySecond) {
+      const label = clock(second * 1e6, 1e6);
+      // One at the edge would be cut.
+      if (context.measureText(label).width <= (seconds - second) * wide) context.fillText(label, HEAT_LEFT + second * wide, HEAT_TOP / 2);
+    }
     // A pixel for each cell, enlarged: a rectangle for each takes ten times as long.
     const columns = Math.min(seconds, Math.floor((16_000 - HEAT_LEFT) / wide));
     const image = context.createImageData(columns, CELLS);
@@ -98,7 +102,7 @@ function heatTab() {
     if (document.activeElement === area) box(current, current + 1);
   };
   /** @param {number} cell */
-  const tell = (cell) => hint(`${clock(cell * CELL_US, 1e4)}: ${amount(cells[cell] ?? 0)}`);
+  const tell = (cell) => hint(`${clock(cell * CELL_US, 1e4)}: ${amountInWords(cells[cell] ?? 0)}`);
   /** @param {number} cell @param {boolean} upTo */
   const pick = (cell, upTo) => {
     current = cell;

@@ -88,7 +88,8 @@ function showHeadline() {
   if (headline?.function && of) {
     const [func, share, hottest, part] = headline.function;
     const weight = sumsOf(profile, { kind: of, range: null, threads: null, hidden: [], focus: [], dropped: [], code: -1 }).weight;
-    words.push(`${whole(share)} of ${amount(weight, of)} of ${of.name} is in `, link(func));
+    const counted = hasUnit(of) ? `of ${of.name} is` : `${unitOf(of)} are`;
+    words.push(`${whole(share)} of ${amount(weight, of)} ${counted} in `, link(func));
     if (hottest === func) words.push(`, ${whole(part)} of that in its own code.`);
     else if (part < LITTLE) words.push(` and what it calls; no function there has more than ${Math.ceil(100 * part)} % of that.`);
     else words.push(" and what it calls, ", `${whole(part)} of that in `, link(hottest), ".");
@@ -406,7 +407,8 @@ function start() {
       showQuality();
       layTimeline();
     }
-    if (has("kind") || has("code")) showCodes(kind() ?? NOTHING);
+    if (has("kind")) showCodes(kind() ?? NOTHING);
+    if (has("kind") || has("code")) markCodes();
     if (has("threads")) markRows();
     const isOther = ["kind", "range", "threads", "inside", "focus", "code", "hidden", "dropped"].some((key) => has(/** @type {keyof State} */ (key)));
     if (isOther || has("view")) showRange();

@@ -10,6 +10,8 @@ function startRoom() {
   const give = (height) => {
     const room = Math.max(PROCESS_PX, Math.min(innerHeight * MOST_ROOM, height));
     rows.style.maxHeight = room + "px";
+    // What the user asks for does not give way to the view below.
+    rows.style.flexShrink = "0";
     edge.setAttribute("aria-valuenow", String(Math.round((100 * room) / innerHeight)));
   };
   let from = -1;

@@ -3,7 +3,7 @@
 
 const PROCESS_PX = 24;
 const THREAD_PX = 28;
-const COUNTER_PX = 34;
+const COUNTER_PX = 28;
 /** From so many on, threads or processes with the same name are one row, and idle ones are. */
 const LEAST_GROUP = 5;
 /** Threads are idle below this part of the mean of those beside them. All idle ones have less than this part of the whole. */
@@ -113,7 +113,9 @@ function rowTree(of) {
     const detail = `${grouped(threads.length)} threads, ${pid}`;
     const row = rowOfAll("process", threads, { key: pid, label, detail, below: around(below), isClosed: isMany, size: 1 });
     // One group would have the graph of the process.
-    return below.length === 1 ? { ...row, label: `${label}, ${below[0].label}`, detail: pid, below: around(below[0].below), isClosed: true } : row;
+    const group = below[0]?.label ?? "";
+    const both = group.startsWith(`${label} \u00b7 `) ? group : `${label}, ${group}`;
+    return below.length === 1 ? { ...row, label: both, detail: pid, below: around(below[0].below), isClosed: true } : row;
   });
   const ofMachine = lines.filter((line) => line.place === "machine" && !filter);
   return [...groupsOf(rows, "", "processes"), ...ofMachine.map(counterRow)];

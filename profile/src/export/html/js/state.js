@@ -140,10 +140,13 @@ function unitOf(of) {
   return of.unitName && of.unitName !== "count" ? of.unitName : of.unit === "samples" ? "samples" : of.name;
 }
 
+/** Whether amounts have a unit of their own. @param {Kind} of */
+const hasUnit = (of) => nsPerWeight(of) > 0 || of.unit === "bytes";
+
 /** An amount with what is counted, where the amount has no unit of its own. @param {number} weight */
 function amountInWords(weight) {
   const of = kind() ?? NOTHING;
-  return amount(weight) + (nsPerWeight(of) === 0 && of.unit !== "bytes" ? ` ${unitOf(of)}` : "");
+  return amount(weight) + (hasUnit(of) ? "" : ` ${unitOf(of)}`);
 }
 
 /**
@@ -224,6 +227,13 @@ const colorOf = (() => {
 
 /** The name of a function without return type, parameters and types of generics. @param {number} func */
 const shortOf = (func) => profile.shorts[func] ?? profile.names[func];
+
+/** Short names that several functions have. */
+const sharedShorts = (() => {
+  const [seen, shared] = [new Set(), new Set()];
+  for (const short of Object.values(profile.shorts)) (seen.has(short) ? shared : seen).add(short);
+  return shared;
+})();
 
 /** The place of a function: its file, or else its library; without what its name says. @param {number} func */
 function placeOf(func) {

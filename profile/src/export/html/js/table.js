@@ -163,8 +163,8 @@ function shareCell(part, whole) {
   return bar;
 }
 
-/** A function's name, with what the search found in it. @param {number} func @param {string} [after] */
-function nameCell(func, after = "") {
+/** A function's name, with what the search found in it, and the whole name where the short one is another function's, too. @param {number} func */
+function nameCell(func) {
   const [name, shown] = func < 0 ? ["all", "all"] : [profile.names[func], shortOf(func)];
   const place = func < 0 ? "" : placeOf(func);
   const swatch = make("span", { class: "swatch", "aria-hidden": true });
@@ -175,7 +175,7 @@ function nameCell(func, after = "") {
     { class: "name", title: place ? `${name}\n${place}` : name, "data-name": name },
     func >= 0 && swatch,
     isFound ? make("mark", {}, shown) : make("span", { class: "text" }, shown),
-    after && make("span", { class: "after" }, " " + after),
+    shown !== name && sharedShorts.has(shown) && make("span", { class: "after" }, name),
   );
 }
 
@@ -223,8 +223,8 @@ function functionsTab() {
     key: (row, event) => functionKey(rows[row], event) || sortKey(event),
   });
   const { isMatch } = search();
-  rows = [...totalOf.keys()].filter((func) => totalOf[func] > 0 || ownOf[func] > 0);
-  if (state.query) rows = rows.filter(isMatch);
+  const funcs = [...totalOf.keys()].filter((func) => totalOf[func] > 0 || ownOf[func] > 0);
+  rows = state.query ? funcs.filter(isMatch) : funcs;
   const { column, down } = state.sort;
   const sign = down ? -1 : 1;
   const byName = (/** @type {number} */ a, /** @type {number} */ b) => profile.byName[a] - profile.byName[b];
@@ -235,8 +235,14 @@ function functionsTab() {
   }
   return {
     element: rows.length === 0 ? nothingFound() : list.element,
-    shown: () => list.update(rows.length, Math.max(0, rows.indexOf(state.func))),
+    shown: () => list.update(rows.length, chosenRow(rows, funcs)),
   };
+}
+
+/** The row of the chosen function, or the first one. What is selected may be without the function: none is chosen then. @param {number[]} rows @param {number[]} funcs */
+function chosenRow(rows, funcs) {
+  if (state.func >= 0 && !funcs.includes(state.func)) choose(-1);
+  return Math.max(0, rows.indexOf(state.func));
 }
 
 /** @param {"own" | "total" | "name"} column */

@@ -14,7 +14,7 @@ function lineAmount(line, value) {
   if (line.unit === "percent") return (value / 10).toFixed(0) + " %";
   const few = Math.abs(value) < 10 && !Number.isInteger(value);
   const text = line.unit === "bytes" ? bytesText(value) : few ? value.toFixed(2) : grouped(value);
-  return text + (line.unit === "Hz" ? " Hz" : "") + (line.rate ? " a second" : "");
+  return text + (line.unit === "Hz" ? " Hz" : "") + (line.rate ? "/s" : "");
 }
 
 /** The value of a line at a time, in words, as it is drawn; nothing where the line has none. @param {CounterLine} line @param {number} time */
@@ -312,14 +312,20 @@ function codeColor(code) {
 function showCodes(of) {
   const codes = codesOfStacks(profile);
   const hasRun = new Uint8Array(profile.codes.length + 1);
-  for (const { stack } of of.threads) for (const at of stack) hasRun[codes[at]] = 1;
+  // A selected time may have a peak, and retained blocks, of other code than the whole.
+  for (const { stack } of of.measure ? profile.heap : of.threads) for (const at of stack) hasRun[codes[at]] = 1;
   const buttons = profile.codes.map(([name], code) => {
-    const button = make("button", { type: "button", class: "code", "aria-pressed": String(state.code === code) }, make("span", { class: "swatch", "aria-hidden": true }), name);
+    const button = make("button", { type: "button", class: "code", "data-code": code }, make("span", { class: "swatch", "aria-hidden": true }), name);
     /** @type {HTMLElement} */ (button.firstChild).style.background = codeColor(code);
     button.addEventListener("click", () => change({ code: state.code === code ? -1 : code }));
     return button;
   });
   byId("codes").replaceChildren(...(hasCodeColors(of) ? buttons.filter((_, code) => hasRun[code + 1]) : []));
+}
+
+/** The buttons stay: a new one would not have the focus. */
+function markCodes() {
+  for (const button of byId("codes").querySelectorAll("button")) button.setAttribute("aria-pressed", String(state.code === Number(button.dataset.code)));
 }
 
 /** Rounded to whole microseconds, from left to right. @param {number} a @param {number} b @returns {TimeSpan} */
