@@ -189,8 +189,8 @@ fn apply(stream: &mut Stream, time: Timestamp, step: &Step, numbers: Option<&mut
                 let sample = Sample::new(Role::WaitStack, 0, Stack::Frames(frames));
                 stream.event(Event::sample(time, thread, sample));
             }
-            // Waits of seconds. Files have milliseconds as f64: after days their sums are not right to the nanosecond, and
-            // what is read and written again has other last digits.
+            // Waits of seconds. Files have milliseconds as f64: after days their sums are not right to the nanosecond,
+            // and what is read and written again has other last digits.
             let [switches_from, seen_at] = delays.map(|ns| Timestamp(time.0 + u64::from(ns)));
             let state = InitialState {
                 switches_from,
