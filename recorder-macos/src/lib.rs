@@ -33,7 +33,7 @@ mod system;
 #[cfg(target_os = "macos")]
 pub use system::{
     Files, Memory, Recording, Target, Xnu, clock_reference, counting, examine, open_perf_map, open_span_file, resume,
-    say_if_quit, set_up,
+    say_if_quit, set_up, thread_cpu_ns,
 };
 
 /// The variable that makes dyld insert sprof's library, if dyld removed it from this process's environment: programs of

@@ -11,7 +11,7 @@ use recording::sink::{KeptFile, ModuleMiss};
 use crate::kernel::Mach;
 use crate::{doctor, files, processes, session, setup};
 
-pub use crate::sys::{Xnu, say_if_quit};
+pub use crate::sys::{Xnu, say_if_quit, thread_cpu_ns};
 
 pub mod counting {
     //! Linux alone counts so far.

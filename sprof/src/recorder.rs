@@ -8,5 +8,5 @@ use recorder_macos as system;
 pub(crate) use system::counting::RunCounter;
 pub(crate) use system::{
     Files, Memory, Recording, Target, clock_reference, event_names, examine, list_events, lost_variable, open_perf_map,
-    open_span_file, resume, say_if_quit, set_up,
+    open_span_file, resume, say_if_quit, set_up, thread_cpu_ns,
 };

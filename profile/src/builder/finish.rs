@@ -198,6 +198,7 @@ impl Builder {
             commit: None,
             stack_bytes: None,
             part: None,
+            is_end: false,
             waits: self.waits,
             sampled,
             running: self.running.finish(end).filter(|_| !self.options.main_thread_only),

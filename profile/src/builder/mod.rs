@@ -85,6 +85,8 @@ const MAX_REMEMBERED: usize = 1 << 19;
 pub struct Builder {
     options: BuildOptions,
     zero: Timestamp,
+    /// The first event does not change it.
+    zero_is_known: bool,
     strings: StringTable,
     stacks: StackTree,
     resolver: FrameResolver,
@@ -121,12 +123,23 @@ impl Builder {
         }
     }
 
+    /// Time zero is this, whatever the first event is.
+    pub fn begin_at(&mut self, zero: Timestamp) {
+        (self.zero, self.zero_is_known) = (zero, true);
+    }
+
+    /// The instant of the profile's time zero, once an event came.
+    pub fn zero(&self) -> Timestamp {
+        self.zero
+    }
+
     /// A copy of all events so far, from which a profile can be made while this builder takes further events. `None`
     /// if samples go to a file ([`Builder::spill_to`]).
     pub fn snapshot(&self) -> Option<Builder> {
         self.spill.is_none().then(|| Builder {
             options: self.options,
             zero: self.zero,
+            zero_is_known: self.zero_is_known,
             strings: self.strings.clone(),
             stacks: self.stacks.clone(),
             resolver: self.resolver.clone(),
@@ -577,6 +590,7 @@ impl EventSink for Builder {
         // Time begins with the launched program, not with the steps to launch it. Processes that ran before recording
         // have earlier starts.
         if let EventKind::Process(_, ProcessEvent::Start { parent: None }) = event.kind
+            && !self.zero_is_known
             && self.processes.processes.is_empty()
             && self.queue.is_empty()
         {

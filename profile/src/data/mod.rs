@@ -77,6 +77,8 @@ pub struct Data {
     pub calls: Calls,
     /// True for folded stacks: each sample is a sum of samples, whose times are unknown.
     pub is_summed: bool,
+    /// True for the end of a recording that goes on: its samples, threads and processes are not all that were recorded.
+    pub is_end: bool,
     /// True if functions have names from symbols; false if their names are addresses.
     pub symbolicated: bool,
     /// Categories of frames and markers.

@@ -43,6 +43,8 @@ pub struct Profile {
     pub(crate) stack_bytes: Option<u64>,
     /// What part of the recording this is, if it is not all.
     pub(crate) part: Option<String>,
+    /// See [`Data::is_end`](crate::data::Data::is_end).
+    pub(crate) is_end: bool,
     /// `None` if waits were not recorded.
     pub(crate) waits: Option<WaitTotals>,
     /// `None`: samples were taken all the time.
@@ -142,6 +144,13 @@ impl Profile {
     /// What part of the recording this is; `None`: all of it.
     pub fn part(&self) -> Option<&str> {
         self.part.as_deref()
+    }
+
+    /// Says that this has only the end of a recording. Its quality is of the whole recording, and with it the number of
+    /// samples in which something was lost or cut.
+    pub fn set_end(&mut self) {
+        self.is_end = true;
+        self.counts.samples = self.quality.samples.saturating_sub(self.quality.beside.stacks);
     }
 
     /// Says how many stack bytes were to be copied with each sample.

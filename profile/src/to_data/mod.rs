@@ -160,6 +160,7 @@ impl<'a> ProfileData<'a> {
             start_ms: meta::start_ms(profile),
             duration_ms: Some(meta::duration_ms(profile)),
             interval_ms: info.interval_ns as f64 / 1e6,
+            is_end: profile.is_end,
             symbolicated: profile.symbolicated,
             categories: Category::all(),
             libs: libs.collect(),

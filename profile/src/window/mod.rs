@@ -1,8 +1,9 @@
 //! The events of the last seconds, for a recording that goes on for hours. A profile is made of them when it is wanted.
 //!
-//! Events are kept in segments, each with what lived when it began. A segment that is older than the window is dropped
-//! as a whole, so that memory depends on the window and not on the recording. A profile of the window begins like that
-//! of processes that ran before: with what lived then. The builder sees nothing else: all its figures are the window's.
+//! Events are kept in segments, some of them with what lived when they began. Segments that are older than the window
+//! are dropped as a whole, so that memory depends on the window and not on the recording. A profile of the window
+//! begins like that of processes that ran before: with what lived then. The builder sees nothing else: all its figures
+//! are the window's.
 
 mod living;
 mod segment;
@@ -18,8 +19,9 @@ use recording::sink::{Completion, EventSink};
 use living::Living;
 use segment::Segment;
 
-/// A window is divided into this many segments. They are dropped whole, so up to one more is kept.
-const SEGMENTS: u64 = 8;
+/// What lives is noted this many times in a window. What is before such a time is dropped as a whole, so up to one more
+/// part is kept.
+const PARTS: u64 = 8;
 /// A round of the recorder is shorter. A trigger is noticed up to a round late, so this much more is kept, too.
 const ROUND_NS: u64 = 500_000_000;
 
@@ -28,9 +30,14 @@ pub struct EventWindow {
     length_ns: u64,
     /// When recording began.
     began: Timestamp,
+    /// All events since then are kept.
+    kept_since: Timestamp,
+    /// The first one has what lived.
     segments: VecDeque<Arc<Segment>>,
     last: Segment,
     living: Living,
+    /// When what lives was last noted.
+    noted: Timestamp,
 }
 
 impl EventWindow {
@@ -39,9 +46,11 @@ impl EventWindow {
         EventWindow {
             length_ns: u64::try_from(length.as_nanos()).unwrap_or(u64::MAX),
             began,
+            kept_since: began,
             segments: VecDeque::new(),
-            last: Segment::default(),
+            last: Segment::new(Some(Living::default())),
             living: Living::default(),
+            noted: began,
         }
     }
 
@@ -52,18 +61,35 @@ impl EventWindow {
 
     /// The events of the window that ends at this time, and those that came since. Further events do not change it.
     pub fn snapshot(&mut self, end: Timestamp) -> WindowSnapshot {
-        self.begin_segment(end);
-        let from = Timestamp(end.0.saturating_sub(self.length_ns));
+        self.snapshot_since(Timestamp(end.0.saturating_sub(self.length_ns)), end)
+    }
+
+    /// True if all events since this time are kept.
+    pub fn reaches(&self, from: Timestamp) -> bool {
+        from >= self.kept_since || self.kept_since == self.began
+    }
+
+    /// The events since `from`, up to this round, which ends at `until`. Further events do not change it.
+    pub fn snapshot_since(&mut self, from: Timestamp, until: Timestamp) -> WindowSnapshot {
+        self.begin_segment(until);
+        let is_before = |segment: &Arc<Segment>| segment.start().is_none_or(|start| start <= from);
+        let first = self.last_noted(is_before);
+        let segments: Vec<Arc<Segment>> = self.segments.range(first..).cloned().collect();
+        let living = segments.first().map_or(&self.last, |first| &**first).living.clone();
         WindowSnapshot {
-            living: self
-                .segments
-                .front()
-                .map_or(&self.last, |first| &**first)
-                .living
-                .clone(),
-            segments: self.segments.iter().cloned().collect(),
+            living: living.unwrap_or_default(),
+            segments,
             from: (from > self.began).then_some(from),
         }
+    }
+
+    /// The last segment that has what lived, and meets the condition; else the first one.
+    fn last_noted(&self, meets: impl Fn(&Arc<Segment>) -> bool) -> usize {
+        let found = self
+            .segments
+            .iter()
+            .rposition(|segment| segment.living.is_some() && meets(segment));
+        found.unwrap_or(0)
     }
 
     /// Sends what lives at this time, up to which all events have come.
@@ -71,17 +97,28 @@ impl EventWindow {
         self.living.send(at, sink);
     }
 
-    /// Begins a segment, and drops those that are older than the window.
+    /// True if it is time to note what lives.
+    fn is_due(&self, until: Timestamp) -> bool {
+        until.nanos_since(self.noted) > self.length_ns / PARTS
+    }
+
+    /// Begins a segment, and drops those that are older than the window. What lives is large, and segments may be many:
+    /// it is noted when it is due.
     fn begin_segment(&mut self, until: Timestamp) {
         if self.last.start().is_some() {
-            let next = Segment::new(self.living.clone());
-            self.segments
-                .push_back(Arc::new(std::mem::replace(&mut self.last, next)));
+            let living = self.is_due(until).then(|| self.living.clone());
+            if living.is_some() {
+                self.noted = until;
+            }
+            let ended = std::mem::replace(&mut self.last, Segment::new(living));
+            self.segments.push_back(Arc::new(ended));
         }
         let oldest = until.0.saturating_sub(self.length_ns.saturating_add(ROUND_NS));
         let is_old = |segment: &Arc<Segment>| segment.start().is_some_and(|start| start.0 <= oldest);
-        while self.segments.get(1).is_some_and(is_old) {
-            self.segments.pop_front();
+        let first = self.last_noted(is_old);
+        if first > 0 {
+            self.segments.drain(..first);
+            self.kept_since = self.segments[0].start().unwrap_or(self.kept_since);
         }
     }
 }
@@ -93,8 +130,7 @@ impl EventSink for EventWindow {
     }
 
     fn end_round(&mut self, until: Timestamp) -> Completion {
-        let length_ns = self.last.start().map_or(0, |start| until.nanos_since(start));
-        if length_ns > self.length_ns / SEGMENTS {
+        if self.is_due(until) {
             self.begin_segment(until);
         }
         Completion::default()

@@ -36,10 +36,11 @@ const ROLES: [Role; 6] = [
 ];
 const EVENT_SHIFT: u32 = 8;
 
-/// Events in order, and what lived before them.
+/// Events in order.
 #[derive(Default)]
 pub(super) struct Segment {
-    pub(super) living: Living,
+    /// What lived before them, if that was noted.
+    pub(super) living: Option<Living>,
     start: Option<Timestamp>,
     bytes: Vec<u8>,
     others: Vec<OtherEvent>,
@@ -61,7 +62,7 @@ enum OtherEvent {
 }
 
 impl Segment {
-    pub(super) fn new(living: Living) -> Segment {
+    pub(super) fn new(living: Option<Living>) -> Segment {
         Segment {
             living,
             ..Segment::default()

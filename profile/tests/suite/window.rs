@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::*;
 use profile::builder::{BuildOptions, Builder};
-use profile::window::EventWindow;
+use profile::window::{EventWindow, WindowSnapshot};
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::{Event, InitialState, Pid, ProcessEvent, RecordingEvent, Role, Sample, Thread, ThreadEvent};
 use recording::quality::Quality;
@@ -20,6 +20,7 @@ const UNTIL: u64 = 10_000;
 /// A window, and a builder that gets what comes after [`FROM`] alone.
 struct Both {
     window: EventWindow,
+    longer: EventWindow,
     later: Builder,
     largest: usize,
 }
@@ -27,6 +28,7 @@ struct Both {
 impl Both {
     fn event(&mut self, ms: u64, event: Event<'_>) {
         self.window.on_event(&event);
+        self.longer.on_event(&event);
         if ms >= FROM {
             self.later.on_event(&event);
         }
@@ -98,6 +100,7 @@ fn the_window_is_what_a_builder_makes_that_saw_nothing_else() {
 
     let mut both = Both {
         window: EventWindow::new(Duration::from_millis(UNTIL - FROM), at(0)),
+        longer: EventWindow::new(Duration::from_millis(5_000), at(0)),
         later,
         largest: 0,
     };
@@ -149,6 +152,7 @@ fn the_window_is_what_a_builder_makes_that_saw_nothing_else() {
         }
         if ms % 50 == 0 {
             let _ = both.window.end_round(at(ms));
+            let _ = both.longer.end_round(at(ms));
             let mut count = CountEvents(0);
             both.window.snapshot(at(ms)).send(&mut count);
             both.largest = both.largest.max(count.0);
@@ -156,12 +160,19 @@ fn the_window_is_what_a_builder_makes_that_saw_nothing_else() {
     }
     let snapshot = both.window.snapshot(at(UNTIL));
     assert_eq!(snapshot.from(), Some(at(FROM)));
-    let mut builder = Builder::new(clock_at(FROM), BuildOptions::default());
-    snapshot.send(&mut builder);
-    let (window, later) = (figures(builder), figures(both.later));
+    let of = |snapshot: WindowSnapshot| {
+        let mut builder = Builder::new(clock(), BuildOptions::default());
+        builder.begin_at(at(FROM));
+        snapshot.send(&mut builder);
+        figures(builder)
+    };
+    let (window, later) = (of(snapshot), figures(both.later));
     assert_eq!(window.1, later.1);
     assert_eq!(window.0, later.0);
     assert!(window.0.to_string().contains("\"trigger\":\"signal\""));
+    // The same events, kept since an earlier time.
+    assert!(both.window.reaches(at(FROM)) && !both.window.reaches(at(FROM - 1_000)));
+    assert!(of(both.longer.snapshot_since(at(FROM), at(UNTIL))) == later);
     // A second of 1.5 events a millisecond, however long it lasts.
     assert!(both.largest < 1_700, "{}", both.largest);
 }

@@ -346,7 +346,7 @@ pub(crate) fn monotonic_ns() -> u64 {
 }
 
 /// Nanoseconds of CPU time that this thread has used.
-pub(crate) fn thread_cpu_ns() -> u64 {
+pub fn thread_cpu_ns() -> u64 {
     clock_ns(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 

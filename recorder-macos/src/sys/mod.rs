@@ -17,4 +17,5 @@ mod time;
 mod xnu;
 
 pub use signals::say_if_quit;
+pub use time::thread_cpu_ns;
 pub use xnu::Xnu;

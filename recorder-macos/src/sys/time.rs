@@ -48,7 +48,7 @@ pub(super) fn wait_until(ticks: u64) {
 }
 
 /// CPU time of the calling thread, ns.
-pub(super) fn thread_cpu_ns() -> u64 {
+pub fn thread_cpu_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes a local structure that outlives the call.
     let _ = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };

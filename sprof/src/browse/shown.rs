@@ -4,6 +4,7 @@ use std::path::Path;
 
 use profile::data::Data;
 use profile::text::one_line;
+use profile::view::select::select;
 use recording::command::{own, quoted};
 
 use super::page::Page;
@@ -171,13 +172,10 @@ impl ShownView {
         };
         let mut report = request.answer(input, |_| self.extent())?;
         if let Some(before) = self.before.filter(|_| self.view == View::Functions) {
-            let mut select = self.select.clone();
-            select.part.time_range = Some(before);
-            let earlier = ReportRequest {
-                select: &select,
-                ..request
-            };
-            EarlierShares::of(&earlier.answer(input, |_| self.extent())?).compare(&mut report);
+            let mut asked = self.select.clone();
+            asked.part.time_range = Some(before);
+            let earlier = select(&input.data, &asked.filter()).map_err(Failure::failed)?;
+            EarlierShares::of_selection(&earlier).compare(&mut report);
         }
         let page = Page::new(report);
         Ok(match self.picture {

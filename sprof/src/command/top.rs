@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use profile::Profile;
 use profile::export::firefox;
 
 use super::{browse, record};
@@ -13,6 +13,8 @@ use crate::exit::{Failure, Outcome, Status};
 use crate::interrupt::Interrupt;
 use crate::output::file_kind::FileKind;
 use crate::output::{Output, screen};
+use crate::pipeline::snapshots::SnapshotRequest;
+use crate::pipeline::spool::Spool;
 use crate::pipeline::{self, Recorded, RecordingPlan};
 use crate::symbols::look_ups;
 use crate::terminal::{Term, Verbosity};
@@ -43,6 +45,8 @@ pub(crate) fn run(args: &TopArgs) -> Outcome {
         .as_deref()
         .map(|path| record::output(path, FileKind::Profile));
     let output = output.transpose()?;
+    let spool = output.as_ref().and_then(Output::partial_path);
+    let spool = spool.and_then(|path| Spool::create(&path, &term));
     let interrupt = Interrupt::watch()?;
     let symbols = look_ups::options(&args.input.symbols, None, &interrupt, &term)?;
     let live = LiveRecording {
@@ -50,9 +54,10 @@ pub(crate) fn run(args: &TopArgs) -> Outcome {
         interrupt: interrupt.clone(),
         names: Arc::new(LiveNames::new(symbols, interrupt)),
         output,
+        spool,
     };
     match args.times.is_none() && terminal::is_usable() {
-        true => live.on_screen(args),
+        true => live.on_screen(args, &term),
         false => live.in_tables(args, &term),
     }
 }
@@ -63,12 +68,19 @@ struct LiveRecording {
     names: Arc<LiveNames>,
     /// Where the whole recording is saved.
     output: Option<Output>,
+    /// What is left of it if sprof is killed.
+    spool: Option<Spool>,
 }
 
 impl LiveRecording {
     fn in_tables(mut self, args: &TopArgs, term: &Term) -> Outcome {
         let tables = LiveTables::new(self.names.clone(), args.interval, args.sort);
-        let watch = TopWatch::new(OwnStreams::keep_stdout()?, move |snapshots| tables.run(snapshots));
+        let streams = OwnStreams::keep_stdout()?;
+        // Also where a table took longer.
+        let end = 3 * args.interval + Duration::from_secs(1);
+        let watch = TopWatch::new(streams, end, SnapshotRequest::default(), |snapshots| {
+            tables.run(snapshots)
+        });
         let (mut recorded, mut tables) = self.record(watch, term)?;
         let printed = match tables.problem.take() {
             Some(problem) => Err(problem),
@@ -78,7 +90,7 @@ impl LiveRecording {
                 .and_then(|input| tables.print_last(&input)),
         };
         let exit = record::wait(term, &mut recorded);
-        self.save(&recorded.profile, term)?;
+        self.save(&mut recorded, term)?;
         let failure = printed.err().or(recorded.failure);
         match failure {
             // The reader of tables has seen enough.
@@ -87,16 +99,22 @@ impl LiveRecording {
         }
     }
 
-    fn on_screen(mut self, args: &TopArgs) -> Outcome {
+    fn on_screen(mut self, args: &TopArgs, term: &Term) -> Outcome {
         let file = args.output.clone().unwrap_or_else(|| PathBuf::from(SAVED));
-        let shown = LiveScreen::new(self.names.clone(), args.interval, file, browse::annotate_of);
-        let watch = TopWatch::new(OwnStreams::keep_terminal()?, move |snapshots| shown.run(snapshots));
+        let (streams, request) = (OwnStreams::keep_terminal()?, SnapshotRequest::default());
+        let names = self.names.clone();
+        let shown = LiveScreen::new(names, request.clone(), args.interval, file, browse::annotate_of);
+        let watch = TopWatch::new(streams, LiveScreen::LONGEST_END, request, |snapshots| {
+            shown.run(snapshots)
+        });
         // Lines would be in the middle of the screen.
         let quiet = Term::stderr(Verbosity::Quiet);
-        let (mut recorded, shown) = self.record(watch, &quiet)?;
+        let (mut recorded, mut shown) = self.record(watch, &quiet)?;
         let exit = record::wait(&quiet, &mut recorded);
-        let saved = self.save(&recorded.profile, &quiet);
+        let saved = self.save(&mut recorded, &quiet);
+        let announcements = std::mem::take(&mut shown.announcements);
         let command = shown.finish(recorded.profile, saved.as_ref().is_ok_and(|is_saved| *is_saved));
+        announcements.iter().for_each(|line| term.line(line));
         saved?;
         if let Some(command) = command? {
             screen::print("the command", |out| writeln!(out, "{command}"))?;
@@ -106,7 +124,8 @@ impl LiveRecording {
 
     /// Records to the end, and gives names to all.
     fn record<V: Send + 'static>(&mut self, mut watch: TopWatch<V>, term: &Term) -> Result<(Recorded, V), Failure> {
-        let recorded = pipeline::record(&mut self.plan, term, &self.interrupt, None, Some(&mut watch));
+        let spool = self.spool.take();
+        let recorded = pipeline::record(&mut self.plan, term, &self.interrupt, spool, Some(&mut watch));
         let left = watch.finish();
         let mut recorded = recorded?;
         self.names.add_files(
@@ -118,11 +137,16 @@ impl LiveRecording {
     }
 
     /// Saves all where the user named a file. False if none was named, or if it was saved elsewhere.
-    fn save(&mut self, profile: &Profile, term: &Term) -> Result<bool, Failure> {
+    fn save(&mut self, recorded: &mut Recorded, term: &Term) -> Result<bool, Failure> {
         let Some(output) = self.output.take() else {
             return Ok(false);
         };
-        let saved = output.save(term, |out| firefox::write_gz(profile, out))?;
+        let saved = output.save(term, |out| firefox::write_gz(&recorded.profile, out));
+        let saved = saved.map_err(|error| match &recorded.spool {
+            Some(spool) => Failure::failed(format_args!("{error}; {}", spool.left())),
+            None => Failure::failed(error),
+        })?;
+        recorded.spool.take().into_iter().for_each(Spool::remove);
         record::say_where(term, &saved);
         Ok(saved.problem.is_none())
     }

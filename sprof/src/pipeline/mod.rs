@@ -145,7 +145,9 @@ pub(crate) fn record(
     });
     let mut builder = builder_start.builder(None);
     // Not for several runs: it has a thread, and the next one begins with one thread alone.
-    if let Some(spool) = spool.as_ref().filter(|_| plan.iterations == 1 && plan.last.is_none()) {
+    // Nor where snapshots are taken: samples stay in memory for them.
+    let is_whole = plan.iterations == 1 && plan.last.is_none() && watch.is_none();
+    if let Some(spool) = spool.as_ref().filter(|_| is_whole) {
         match spool.unnamed_file() {
             Ok(file) => builder.spill_to(file),
             Err(error) => term.verbose(format_args!(
@@ -157,12 +159,13 @@ pub(crate) fn record(
     let mut files_of_spans = recorder::Files::default();
     let open_spans: OpenSpanFile<'_> =
         Box::new(|pid, mapping: &Mapping<'_>| recorder::open_span_file(&mut files_of_spans, pid, mapping));
-    let store = match plan.last {
-        Some(length) => EventStore::Last(Box::new(LastEvents {
+    let window = plan.last.or_else(|| watch.as_ref().map(|watch| watch.longest_end()));
+    let store = EventStore {
+        whole: plan.last.is_none().then_some(builder),
+        last: window.map(|length| LastEvents {
             window: EventWindow::new(length, zero),
             copies: None,
-        })),
-        None => EventStore::Whole(Box::new(builder)),
+        }),
     };
     let sink = SpoolSink::new(JitWatch::new(SpanFiles::new(store, Some(open_spans))));
     let options = UnwindOptions {
@@ -179,9 +182,10 @@ pub(crate) fn record(
         let opened = first.take().map_or_else(|| open(plan, iteration, term), Ok);
         let start = recorder::clock_reference().timestamp;
         let launched = opened.and_then(|recording| {
-            if let (EventStore::Last(last), Some(spool)) =
-                (last_stage(&mut unwinder), spool.take_if(|_| plan.last.is_some()))
-            {
+            if let (Some(last), Some(spool)) = (
+                &mut last_stage(&mut unwinder).last,
+                spool.take_if(|_| plan.last.is_some()),
+            ) {
                 let mut info = recording.info_so_far(clock);
                 complete(&mut info, plan);
                 let waits = plan.recorder.off_cpu;
@@ -229,7 +233,8 @@ pub(crate) fn record(
                 (None, Some(watch)) => {
                     let mut info = recording.info_so_far(clock);
                     complete(&mut info, plan);
-                    snapshots = SnapshotStage::start(&mut unwinder, &mut **watch, info)?;
+                    let (start, announcements) = (builder_start.clone(), recording.announcements());
+                    snapshots = SnapshotStage::start(&mut unwinder, &mut **watch, start, info, announcements)?;
                     &mut snapshots
                 }
                 (None, None) => &mut unwinder,
@@ -300,15 +305,16 @@ pub(crate) fn record(
     complete(&mut info, plan);
     info.whole_runs = Some(whole_runs && failure.is_none());
     let mut part = None;
-    let builder = match store {
-        EventStore::Whole(mut builder) => {
+    let builder = match (store.whole, store.last) {
+        (Some(mut builder), _) => {
             if let Err(error) = builder.read_back() {
                 let message = format_args!("reading the samples of this recording back failed: {error}");
                 return Err(with_rest(Failure::failed(message), spool));
             }
-            *builder
+            builder
         }
-        EventStore::Last(mut last) => {
+        (None, None) => return Err(Failure::failed("nothing was recorded")),
+        (None, Some(mut last)) => {
             spool = last.copies.take().map(WindowCopies::finish);
             let snapshot = last.window.snapshot(info.end);
             let whole = quality;

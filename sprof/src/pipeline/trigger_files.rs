@@ -20,7 +20,7 @@ use symbolicator::{SymbolOptions, Symbolicator};
 
 use super::RecordingStages;
 use super::jit::JitCode;
-use super::window::{self, BuilderStart, EventStore, TriggerMoment};
+use super::window::{self, BuilderStart, TriggerMoment};
 use crate::interrupt::Interrupt;
 use crate::output::file_kind::FileKind;
 use crate::output::{Earlier, Output, numbered};
@@ -129,7 +129,7 @@ impl TriggerFiles {
         };
         let jit = stages.next_mut().next_mut();
         let jit_code = jit.code();
-        let EventStore::Last(last) = jit.next_mut().next_mut() else {
+        let Some(last) = &mut jit.next_mut().next_mut().last else {
             return;
         };
         let profile = Box::new(TriggeredProfile {

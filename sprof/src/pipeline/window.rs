@@ -1,4 +1,5 @@
-//! `--last`: only the events of the last seconds are kept, and built into a profile when one is wanted.
+//! The events of the last seconds, built into a profile when one is wanted: with `--last` nothing else is kept, and
+//! `top` shows them.
 
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
@@ -18,43 +19,39 @@ use super::spool::Spool;
 use super::window_copies::WindowCopies;
 
 /// The last stage of a recording.
-pub(super) enum EventStore {
-    /// All events become the profile.
-    Whole(Box<Builder>),
-    /// The events of the last seconds.
-    Last(Box<LastEvents>),
+pub(super) struct EventStore {
+    /// All events become the profile. `None`: those of the last seconds do.
+    pub(super) whole: Option<Builder>,
+    /// The events of the last seconds, if anyone wants them.
+    pub(super) last: Option<LastEvents>,
 }
 
 impl EventStore {
     /// The copy on disk of the last seconds, if it has one.
     pub(super) fn take_copy(&mut self) -> Option<Spool> {
-        match self {
-            EventStore::Whole(_) => None,
-            EventStore::Last(last) => last.copies.take().map(WindowCopies::finish),
-        }
+        self.last.as_mut()?.copies.take().map(WindowCopies::finish)
     }
 }
 
 impl EventSink for EventStore {
     fn on_event(&mut self, event: &Event<'_>) {
-        match self {
-            EventStore::Whole(builder) => builder.on_event(event),
-            EventStore::Last(last) => {
-                last.window.on_event(event);
-                last.copies.iter_mut().for_each(|copies| copies.on_event(event));
-            }
+        if let Some(builder) = &mut self.whole {
+            builder.on_event(event);
+        }
+        if let Some(LastEvents { window, copies }) = &mut self.last {
+            window.on_event(event);
+            copies.iter_mut().for_each(|copies| copies.on_event(event));
         }
     }
 
     fn end_round(&mut self, until: Timestamp) -> Completion {
-        match self {
-            EventStore::Whole(builder) => builder.end_round(until),
-            EventStore::Last(last) => {
-                let LastEvents { window, copies } = &mut **last;
-                copies.iter_mut().for_each(|copies| copies.end_round(until, window));
-                window.end_round(until)
-            }
+        if let Some(LastEvents { window, copies }) = &mut self.last {
+            copies.iter_mut().for_each(|copies| copies.end_round(until, window));
+            let _ = window.end_round(until);
         }
+        self.whole
+            .as_mut()
+            .map_or_else(Completion::default, |builder| builder.end_round(until))
     }
 }
 
@@ -79,8 +76,10 @@ pub(super) struct BuilderStart {
 impl BuilderStart {
     /// A builder of a profile that begins at this time; `None`: with the recording.
     pub(super) fn builder(&self, from: Option<Timestamp>) -> Builder {
-        let clock = from.map_or(self.clock, |from| self.clock.later(from));
-        let mut builder = Builder::new(clock, self.options);
+        let mut builder = Builder::new(self.clock, self.options);
+        if let Some(from) = from {
+            builder.begin_at(from);
+        }
         if let Some(kernel) = self.kernel.clone() {
             builder.set_kernel(kernel);
         }

@@ -43,17 +43,16 @@ impl About {
         let data = selection.data;
         let kind = if waits { "waits" } else { "samples" };
         let selected = (!conditions.is_empty()).then(|| {
-            let of = data
-                .threads
-                .iter()
-                .map(|thread| thread.samples.len() as u64)
-                .sum::<u64>();
-            format!(
-                "{}: {} {kind} of {}",
-                conditions.join(", "),
-                grouped(selection.total.samples),
-                grouped(of.max(selection.total.samples))
-            )
+            let mut text = format!("{}: {} {kind}", conditions.join(", "), grouped(selection.total.samples));
+            if !data.is_end {
+                let of = data
+                    .threads
+                    .iter()
+                    .map(|thread| thread.samples.len() as u64)
+                    .sum::<u64>();
+                text.push_str(&format!(" of {}", grouped(of.max(selection.total.samples))));
+            }
+            text
         });
         About {
             recorded: recorded(file, data),
@@ -121,11 +120,14 @@ fn recorded(file: &Path, data: &Data) -> String {
 
 fn samples(selection: &Selection<'_>, waits: bool) -> String {
     let data = selection.data;
-    let mut text = format!(
-        "{}, {}",
-        count(data.processes(), "process", "processes"),
-        count(data.threads_in_all(), "thread", "threads"),
-    );
+    let mut text = match data.is_end {
+        true => String::new(),
+        false => format!(
+            "{}, {}",
+            count(data.processes(), "process", "processes"),
+            count(data.threads_in_all(), "thread", "threads"),
+        ),
+    };
     if data.has_samples() {
         text.push_str(", ");
         text.push_str(&match waits {
@@ -152,7 +154,7 @@ fn samples(selection: &Selection<'_>, waits: bool) -> String {
             grouped(selection.without_stack.samples)
         ));
     }
-    text
+    text.trim_start_matches(", ").to_owned()
 }
 
 /// What an imported file counts, and its other events.

@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 
+use profile::view::functions::functions;
+use profile::view::select::Selection;
+
 use super::Report;
 
 /// Shares of functions in a report, by name and library, in percent.
@@ -16,6 +19,16 @@ impl EarlierShares {
             ((row.name.clone(), row.place.clone()), share)
         });
         EarlierShares(shares.collect())
+    }
+
+    /// The shares in a selection.
+    pub(crate) fn of_selection(selection: &Selection<'_>) -> EarlierShares {
+        let rows = functions(selection).into_iter().map(|row| {
+            let library = selection.data.lib_name(row.func).unwrap_or_default();
+            let key = (selection.name(row.func).to_owned(), library.to_owned());
+            (key, 100.0 * row.own.share_of(selection.total))
+        });
+        EarlierShares(rows.collect())
     }
 
     /// Gives the rows of the first table the differences of their shares to these, in percentage points.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use profile::text::numbers::count;
 use profile::text::one_line;
+use recording::clock::Timestamp;
 
 use super::names::LiveNames;
 use super::watch::{Snapshots, end_recording};
@@ -14,6 +15,7 @@ use crate::args::{SelectArgs, Sort, TimeRange, View};
 use crate::exit::Failure;
 use crate::input::Input;
 use crate::output::screen;
+use crate::pipeline::snapshots::SnapshotPart;
 use crate::report::build::TableExtent;
 use crate::report::request::ReportRequest;
 use crate::report::text::{TextWidth, write_table};
@@ -50,11 +52,14 @@ impl LiveTables {
 
     /// Prints tables until the recording has ended.
     pub(crate) fn run(mut self, mut snapshots: Snapshots) -> LiveTables {
-        while let Some(snapshot) = snapshots.after(self.interval) {
+        let mut from = Timestamp(0);
+        while let Some(snapshot) = snapshots.after(self.interval, || Some(SnapshotPart::Since(from))) {
             let profile = self.names.of_snapshot(snapshot);
             let printed = self.names.input(&profile, false).and_then(|input| {
                 // What happens in the rest of a millisecond is of the next table.
                 let until_ms = input.data.length_ms().unwrap_or_default().floor();
+                let zero = profile.info().clock.timestamp;
+                from = Timestamp(zero.0.saturating_add((until_ms * 1e6) as u64));
                 self.print(&input, until_ms)
             });
             if let Err(problem) = printed {

@@ -1,7 +1,5 @@
 //! Asks the recorder for snapshots, and hands them to a thread that shows them.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -10,28 +8,38 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use super::streams::OwnStreams;
 use crate::exit::Failure;
-use crate::pipeline::snapshots::{RecordingWatch, Snapshot};
+use crate::pipeline::snapshots::{RecordingWatch, Snapshot, SnapshotPart, SnapshotRequest};
 
 /// The end that is in the thread that shows snapshots.
 pub(crate) struct Snapshots {
-    is_asked: Arc<AtomicBool>,
+    request: SnapshotRequest,
     taken: Receiver<Snapshot>,
     /// When the last one was asked for.
     asked_at: Instant,
+    /// What the recorder could not do as it was asked, a sentence each.
+    pub(super) announcements: Vec<String>,
 }
 
 impl Snapshots {
-    /// Waits until `interval` after the last snapshot was asked for, and asks for one. `None`: the recording has ended.
-    pub(crate) fn after(&mut self, interval: Duration) -> Option<Snapshot> {
-        let now = Instant::now();
-        self.asked_at = (self.asked_at + interval).max(now);
-        match self.taken.recv_timeout(self.asked_at - now) {
-            Ok(snapshot) => return Some(snapshot),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return None,
+    /// Waits until `interval` after the last snapshot was asked for, and asks for `wanted`. Returns earlier if another
+    /// thread asks. `None`: the recording has ended.
+    pub(crate) fn after(&mut self, interval: Duration, wanted: impl Fn() -> Option<SnapshotPart>) -> Option<Snapshot> {
+        loop {
+            let now = Instant::now();
+            self.asked_at = (self.asked_at + interval).max(now);
+            match self.taken.recv_timeout(self.asked_at - now) {
+                Ok(snapshot) => {
+                    self.asked_at = Instant::now();
+                    return Some(snapshot);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+            if let Some(part) = wanted() {
+                self.request.ask(part);
+                return self.taken.recv().ok();
+            }
         }
-        self.is_asked.store(true, Ordering::Relaxed);
-        self.taken.recv().ok()
     }
 }
 
@@ -54,17 +62,24 @@ type ShowSnapshots<V> = Box<dyn FnOnce(Snapshots) -> V + Send>;
 
 /// The end that is in the recorder's thread; `V` is what the thread that shows snapshots leaves.
 pub(crate) struct TopWatch<V> {
-    is_asked: Arc<AtomicBool>,
+    request: SnapshotRequest,
+    longest_end: Duration,
     taken: Option<Sender<Snapshot>>,
     begins: Option<(OwnStreams, ShowSnapshots<V>)>,
     thread: Option<JoinHandle<V>>,
 }
 
 impl<V: Send + 'static> TopWatch<V> {
-    /// `show` is called in a thread of its own once the recording begins.
-    pub(crate) fn new(streams: OwnStreams, show: impl FnOnce(Snapshots) -> V + Send + 'static) -> TopWatch<V> {
+    /// `show` is called in a thread of its own once the recording begins. It asks for all, or for up to `longest_end`.
+    pub(crate) fn new(
+        streams: OwnStreams,
+        longest_end: Duration,
+        request: SnapshotRequest,
+        show: impl FnOnce(Snapshots) -> V + Send + 'static,
+    ) -> TopWatch<V> {
         TopWatch {
-            is_asked: Arc::default(),
+            request,
+            longest_end,
             taken: None,
             begins: Some((streams, Box::new(show))),
             thread: None,
@@ -83,7 +98,7 @@ impl<V: Send + 'static> TopWatch<V> {
 }
 
 impl<V: Send + 'static> RecordingWatch for TopWatch<V> {
-    fn start(&mut self) -> Result<(), Failure> {
+    fn start(&mut self, announcements: &[String]) -> Result<(), Failure> {
         let Some((streams, show)) = self.begins.take() else {
             return Ok(());
         };
@@ -91,9 +106,10 @@ impl<V: Send + 'static> RecordingWatch for TopWatch<V> {
         drop(streams);
         let (sender, taken) = channel();
         let snapshots = Snapshots {
-            is_asked: self.is_asked.clone(),
+            request: self.request.clone(),
             taken,
             asked_at: Instant::now(),
+            announcements: announcements.to_vec(),
         };
         let thread = thread::Builder::new().name("top".to_owned());
         let started = thread.spawn(move || show(snapshots));
@@ -102,8 +118,12 @@ impl<V: Send + 'static> RecordingWatch for TopWatch<V> {
         Ok(())
     }
 
-    fn wants_snapshot(&mut self) -> bool {
-        self.is_asked.swap(false, Ordering::Relaxed)
+    fn longest_end(&self) -> Duration {
+        self.longest_end
+    }
+
+    fn request(&self) -> &SnapshotRequest {
+        &self.request
     }
 
     fn take(&mut self, snapshot: Snapshot) {

@@ -1,12 +1,15 @@
 //! `sprof top`: what it shows of a program that runs, and what it saves.
 #![cfg(target_os = "linux")]
 
+use std::path::Path;
+
 use crate::browse::{rows, wait_for, words};
 use crate::cli_terminal::Terminal;
 use crate::parallelism::report;
 use crate::support::run::output;
 use crate::support::skip::perf_events;
-use crate::support::{program, sprof, temp_dir};
+use crate::support::target::{Target, cpu_ms};
+use crate::support::{Share, program, record, sprof, temp_dir, wait_until};
 
 /// The tables that were printed: the first line of each, and of its functions the numbers and the name.
 fn tables(text: &str) -> Vec<(&str, Vec<(u64, &str)>)> {
@@ -90,21 +93,123 @@ fn after_as_many_tables_as_were_asked_for_the_program_is_ended() {
     assert_eq!(tables(&text).len(), 1, "{text}");
 }
 
+/// The words of a line without the first one that the other line lacks.
+fn without_trend(line: &str, other: &str) -> String {
+    let mut found: Vec<&str> = line.split_whitespace().collect();
+    let pairs = found.iter().zip(other.split(' '));
+    let same = pairs.take_while(|(word, other)| *word == other).count();
+    found.drain(same..found.len().min(same + 1));
+    found.join(" ")
+}
+
+/// The rows of functions in a saved file.
+fn rows_of(file: &Path, options: &[&str]) -> Vec<String> {
+    let mut command = sprof();
+    command.arg("report").arg(file).args(options);
+    let printed = output(command.args(["--view", "functions", "--limit", "0"]));
+    rows(&String::from_utf8(printed.stdout).unwrap())
+}
+
+/// Samples of functions and their callees in a part of a file: each of these functions, and all.
+fn samples_of<const N: usize>(file: &Path, [from, to]: [f64; 2], functions: [&str; N]) -> ([u64; N], u64) {
+    let found = report(
+        file,
+        &[
+            "--view",
+            "functions",
+            "--limit",
+            "0",
+            "--time-range",
+            &format!("{from}..{to}"),
+        ],
+    );
+    let rows = found["views"][0]["rows"].as_array().unwrap();
+    let samples = functions.map(|function| {
+        let row = rows.iter().find(|row| row["function"] == function).unwrap();
+        row["total"]["samples"].as_u64().unwrap()
+    });
+    (samples, found["selection"]["samples"].as_u64().unwrap())
+}
+
 #[test]
-fn the_screen_shows_what_runs_and_stays_with_all_of_it() {
+fn the_screen_shows_what_runs_saves_what_a_recording_beside_it_saves_and_stays_with_all_of_it() {
     if perf_events().is_none() {
         return;
     }
-    let (own, program) = (env!("CARGO_BIN_EXE_sprof"), program("parallel").unwrap());
+    let split = Target::start(program("split").unwrap(), &["600000"]);
+    let own = env!("CARGO_BIN_EXE_sprof");
     let line = format!(
-        "stty cols 120 rows 30; '{own}' top -d 0.1 -- {} 1 1500 50; echo status=$?; cat",
-        program.display()
+        "stty cols 120 rows 30; '{own}' top -d 0.1 -r 4000 -p {}; echo status=$?; cat",
+        split.pid()
     );
     let environment = [("TERM", "xterm"), ("NO_COLOR", "1"), ("SPROF_CACHE", "off")];
     let Some(mut terminal) = Terminal::of_shell(&line, &environment) else {
         return;
     };
-    wait_for(&terminal, 120, 30, "recording, ");
+    // What the recorder says stands there until a key comes.
+    wait_for(&terminal, 120, 30, "Ctrl-C ends the recording");
+    let beside = record().options(&["-r", "4000", "-p", &split.pid()]).attach();
+    beside.wait_for_sprof("Ctrl-C ends");
+    let began_ms = cpu_ms(&split.pid());
+    wait_until(|| cpu_ms(&split.pid()) > began_ms + 600.0, String::new);
+    // The last second, of which the screen has the second before: it is no longer made of the whole recording.
+    terminal.press("1");
+    let is_part = |screen: &[String]| screen.iter().any(|line| line.contains("--time-range "));
+    wait_until(
+        || is_part(&wait_for(&terminal, 120, 30, "the last 1 s")),
+        || terminal.text(),
+    );
+    terminal.press("P");
+    let held = wait_for(&terminal, 120, 30, "held at ");
+    terminal.press("s");
+    wait_for(&terminal, 120, 30, "saved the first ");
+    beside.signal_sprof("INT");
+    let beside = beside.finish();
+    let saved = terminal.folder().join("profile.json.gz");
+    let range = held
+        .join(" ")
+        .split("--time-range ")
+        .nth(1)
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap()
+        .to_owned();
+    let expected = rows_of(&saved, &["--time-range", &range]);
+    assert!(expected.len() > 3, "{expected:?}");
+    for (line, expected) in held[4..].iter().zip(&expected).take(20) {
+        assert_eq!(&without_trend(line, expected), expected, "{held:#?}");
+    }
+    // The time that both have.
+    let files = [saved.as_path(), &beside.output];
+    let times = files.map(|file| {
+        let profile = report(file, &[])["profile"].clone();
+        let [from, length] = ["start_unix_ms", "duration_ms"].map(|key| profile[key].as_f64().unwrap() / 1e3);
+        [from, from + length]
+    });
+    let both = [times[0][0].max(times[1][0]), times[0][1].min(times[1][1])];
+    let names = ["sixty", "thirty", "ten"];
+    let [saved_counts, counts] = [0, 1].map(|at| {
+        let zero = times[at][0];
+        samples_of(files[at], both.map(|time| time - zero), names)
+    });
+    for (at, name) in names.iter().enumerate() {
+        // Both fall by chance.
+        let half = |(hits, of): ([u64; 3], u64)| Share {
+            hits: hits[at] / 2,
+            of: of / 2,
+        };
+        half(saved_counts).assert_is_within(half(counts).percent(), 100.0, name, || {
+            format!("{saved_counts:?} {counts:?}")
+        });
+    }
+    let (saved_all, all) = (saved_counts.1 as f64, counts.1 as f64);
+    assert!(
+        (saved_all - all).abs() <= 5.0 * (saved_all + all).sqrt(),
+        "{saved_all} {all}"
+    );
+
+    drop(split);
     wait_for(&terminal, 120, 30, "ended after ");
     terminal.press("s");
     wait_for(&terminal, 120, 30, "saved the first ");
@@ -112,18 +217,10 @@ fn the_screen_shows_what_runs_and_stays_with_all_of_it() {
     let shown = wait_for(&terminal, 120, 30, "ended after ");
     terminal.press("q");
     terminal.wait_for("status=0");
-    let saved = terminal.folder().join("profile.json.gz");
-    let printed = output(
-        sprof()
-            .arg("report")
-            .arg(&saved)
-            .args(["--view", "functions", "--limit", "0"]),
-    );
-    let expected = rows(&String::from_utf8(printed.stdout).unwrap());
+    let expected = rows_of(&terminal.folder().join("profile.json.gz"), &[]);
     assert!(expected.len() > 3, "{expected:?}");
     for (line, expected) in shown[4..].iter().zip(&expected).take(20) {
         assert_eq!(&words(line), expected, "{shown:#?}");
     }
     assert!(terminal.text().contains("report profile.json.gz --view functions"));
-    assert!(!terminal.text().contains("serial_wall_ns="));
 }
