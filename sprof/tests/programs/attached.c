@@ -61,9 +61,6 @@ static void *crowd(void *at) {
     return NULL;
 }
 
-// A step takes some 20 us. One that takes a millisecond of CPU time was a pause that the host of a virtual machine made: no timer ticks in it.
-#define PAUSE_NS 1000000u
-
 // Returns the CPU time of the thread without such pauses.
 NOINLINE uint64_t burst_work(uint64_t end_ns) {
     uint64_t now = thread_cpu_ns(), paused = 0;

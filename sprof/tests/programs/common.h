@@ -35,6 +35,10 @@ static inline __attribute__((always_inline)) uint64_t xorshift(uint64_t seed, ui
     return x;
 }
 
+// 20,000 rounds take some 20 us. A step that takes a millisecond of CPU time was a pause that the host of a virtual machine
+// made: no timer ticks in it.
+#define PAUSE_NS 1000000u
+
 static inline void print_cpu_time(void) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);

@@ -9,7 +9,7 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"strconv"
-	"time"
+	"syscall"
 )
 
 var sink uint64
@@ -44,9 +44,16 @@ func threeMegabytes() {
 //go:noinline
 func oneMegabyte() { held = append(held, make([]byte, 1<<20)) }
 
+func cpuTime() int64 {
+	var usage syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
+	return usage.Utime.Nano() + usage.Stime.Nano()
+}
+
+// On a busy machine, a second on the wall may have few samples.
 func work(ms int) {
 	chance := uint64(88172645463325252)
-	for end := time.Now().Add(time.Duration(ms) * time.Millisecond); time.Now().Before(end); {
+	for end := cpuTime() + int64(ms)*1000000; cpuTime() < end; {
 		chance = chance*6364136223846793005 + 1442695040888963407
 		unit := 4000 + (chance>>32)%32000
 		sixty(unit)

@@ -4,13 +4,15 @@
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use sprof_spans::{Recording, span};
 
 static ENDS: AtomicBool = AtomicBool::new(false);
+/// Spans that each thread has ended.
+static WAITED: [AtomicU32; 200] = [const { AtomicU32::new(0) }; 200];
 
 #[inline(never)]
 fn outside() {
@@ -21,6 +23,14 @@ fn outside() {
 fn inside() {
     let _span = span!("inside");
     spin(100);
+}
+
+/// Waits until each thread has begun and ended a span.
+fn all_wait() {
+    let before = WAITED.each_ref().map(|waited| waited.load(Ordering::Relaxed));
+    while WAITED.iter().zip(before).any(|(waited, before)| waited.load(Ordering::Relaxed) < before + 2) {
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[inline(never)]
@@ -36,12 +46,14 @@ fn main() {
     if std::env::args().nth(2).is_some() {
         return println!("{}", Recording::start(folder.join("part.json.gz")).unwrap_err());
     }
-    let threads: Vec<_> = (0..200)
-        .map(|_| {
+    let threads: Vec<_> = (WAITED.iter())
+        .map(|waited| {
             thread::spawn(|| {
                 while !ENDS.load(Ordering::Relaxed) {
-                    let _span = span!("waits");
+                    let span = span!("waits");
                     thread::sleep(Duration::from_millis(20));
+                    drop(span);
+                    waited.fetch_add(1, Ordering::Relaxed);
                 }
             })
         })
@@ -52,6 +64,7 @@ fn main() {
         let file = folder.join(name).with_extension("json.gz");
         let recording = thread::spawn(|| Recording::start(file).unwrap()).join().unwrap();
         inside();
+        all_wait();
         println!("{name}: {}", Recording::start("x").unwrap_err());
         recording.finish().unwrap();
     }
@@ -77,6 +90,7 @@ fn main() {
     // Never dropped: the program exits, and sprof saves.
     std::mem::forget(Recording::start(folder.join("last.json.gz")).unwrap());
     inside();
+    all_wait();
     ENDS.store(true, Ordering::Relaxed);
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }

@@ -1,14 +1,16 @@
-// The main thread spends equal quarters of its time spinning, sleeping, reading an empty pipe and waiting for a mutex. A
-// thread `helper` writes to the pipe and holds the mutex. Prints the time spent in each quarter.
-// usage: waits ROUNDS MS [forever|told]: rounds of four times MS; `forever` reads an empty pipe afterwards until it is killed;
-// `told` begins when it reads a line
+// The main thread spends equal quarters of its time spinning, sleeping, reading an empty pipe and waiting for a mutex.
+// A thread `helper` writes to the pipe and holds the mutex. Prints the time spent in each quarter, the least that three
+// of them waited, and how long the host made the first pause.
+// usage: waits ROUNDS MS [told] [forever]: rounds of four times MS; `told` begins when it reads a line; `forever` reads
+// an empty pipe afterwards until it is killed
 #include "common.h"
+#include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
 static volatile uint64_t sink;
-static uint64_t part_ns;
+static uint64_t part_ns, paused_ns;
 static int requests[2], answers[2];
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -23,6 +25,20 @@ static char ask(char what) {
     return answer;
 }
 
+// A main thread that has not got a CPU yet waits for that, and for nothing else.
+static void wait_until_main_waits(void) {
+    char path[64], stat[256];
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)getpid());
+    for (;; usleep(100)) {
+        int fd = open(path, O_RDONLY);
+        ssize_t bytes = read(fd, stat, sizeof stat - 1);
+        close(fd);
+        if (bytes < 0) exit(3);
+        stat[bytes] = 0;
+        if (strncmp(strrchr(stat, ')'), ") S", 3) == 0) return;
+    }
+}
+
 static void *helper_main(void *unused) {
     pthread_setname_np(pthread_self(), "helper");
     char what;
@@ -31,6 +47,7 @@ static void *helper_main(void *unused) {
             pthread_mutex_lock(&mutex);
             if (write(answers[1], "m", 1) != 1) exit(3);
         }
+        wait_until_main_waits();
         sleep_part();
         if (what == 'm') pthread_mutex_unlock(&mutex);
         else if (write(answers[1], "p", 1) != 1) exit(3);
@@ -39,8 +56,13 @@ static void *helper_main(void *unused) {
 }
 
 NOINLINE void spin_quarter(void) {
-    uint64_t end = clock_ns(CLOCK_MONOTONIC) + part_ns;
-    while (clock_ns(CLOCK_MONOTONIC) < end) sink += xorshift(5, 20000);
+    uint64_t end = clock_ns(CLOCK_MONOTONIC) + part_ns, last = thread_cpu_ns();
+    while (clock_ns(CLOCK_MONOTONIC) < end) {
+        sink += xorshift(5, 20000);
+        uint64_t now = thread_cpu_ns();
+        if (now - last > PAUSE_NS) paused_ns += now - last;
+        last = now;
+    }
     KEEP_FRAME();
 }
 
@@ -98,9 +120,10 @@ int main(int argc, char **argv) {
         spent[2] += t3 - t2;
         spent[3] += t5 - t4;
     }
-    printf("spin_ns=%llu sleep_ns=%llu pipe_ns=%llu lock_ns=%llu\n", (unsigned long long)spent[0],
-           (unsigned long long)spent[1], (unsigned long long)spent[2], (unsigned long long)spent[3]);
+    printf("spin_ns=%llu sleep_ns=%llu pipe_ns=%llu lock_ns=%llu least_ns=%llu paused_ns=%llu\n",
+           (unsigned long long)spent[0], (unsigned long long)spent[1], (unsigned long long)spent[2],
+           (unsigned long long)spent[3], (unsigned long long)(part_ns * (uint64_t)rounds), (unsigned long long)paused_ns);
     fflush(stdout);
-    if (argc > 3 && strcmp(argv[3], "forever") == 0) wait_forever();
+    if (strcmp(argv[argc - 1], "forever") == 0) wait_forever();
     return 0;
 }

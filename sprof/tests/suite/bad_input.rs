@@ -6,8 +6,8 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Duration;
 
+use crate::support::programs::ONCE_IT_WORKS;
 use crate::support::run::output;
 use crate::support::skip::{Need, has, is_root, perf_events};
 use crate::support::{Profile, copy_program, program, record, sprof, temp_dir};
@@ -253,7 +253,7 @@ fn a_pid_that_is_gone_is_said() {
 fn a_target_that_is_killed_mid_way_leaves_a_valid_profile() {
     let Some(()) = perf_events() else { return };
     let running = record().start(program("exits").unwrap(), &["busy", "20000"]);
-    std::thread::sleep(Duration::from_millis(600));
+    running.wait_for_cpu_ms(200.0);
     for pid in running.targets() {
         Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap();
     }
@@ -272,7 +272,11 @@ fn assert_damaged_binary_is_survived(name: &str, damage: impl Fn(Vec<u8>) -> Vec
     let bad = dir.path().join("bad");
     std::fs::write(&bad, damage(std::fs::read(&good).unwrap())).unwrap();
     // Renamed over the running file; the build id in the damaged file may still be the same.
-    let script = format!("{0} 600 & sleep 0.1; mv {1} {0}; wait", good.display(), bad.display());
+    let script = format!(
+        "{0} 400 & {ONCE_IT_WORKS}; mv {1} {0}; wait",
+        good.display(),
+        bad.display()
+    );
     let recording = record().run("sh", &["-c", &script]);
     assert_eq!(recording.code, Some(0), "{}", recording.stderr);
     assert!(!recording.stderr.contains("panicked at"), "{}", recording.stderr);

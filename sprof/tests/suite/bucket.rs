@@ -5,7 +5,6 @@
 use std::io::Read as _;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 
 use flate2::read::GzDecoder;
 use serde_json::Value;
@@ -19,7 +18,7 @@ use crate::support::client::Client;
 use crate::support::schema::parsed;
 use crate::support::skip::perf_events;
 use crate::support::store::{Behaviour, StandIn, UI};
-use crate::support::{copy_program, program, temp_dir, tls_dir};
+use crate::support::{copy_program, program, temp_dir, tls_dir, wait_until};
 
 const VARIABLES: [&str; 12] = [
     "AWS_ACCESS_KEY_ID",
@@ -207,11 +206,7 @@ fn a_link_ends() {
     let (user, server) = (User::new(), StandIn::start_as(Behaviour::Honest, s3));
     let options = ["--to", "s3://open", "--expires", "1s"];
     let link = shared(&user, &mut share(&user, &endpoint(&server), &options, &user.file()));
-    let until = Instant::now() + Duration::from_secs(60);
-    while get(&signed_address(&link)).0 == 200 {
-        assert!(Instant::now() < until, "it works on");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    wait_until(|| get(&signed_address(&link)).0 != 200, || "it works on".to_owned());
     let (status, _, body) = get(&signed_address(&link));
     assert!(
         status == 403 && text(&body).contains("Request has expired"),

@@ -8,10 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support;
+use crate::support::run::PATIENCE;
 use crate::support::skip::perf_events;
 use crate::support::{Profile, program, temp_dir, wait_until};
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// sprof under `script`, which writes all that appears on the terminal to a file.
 pub(crate) struct Terminal {
@@ -317,15 +316,10 @@ fn the_browser_s_arguments_give_the_profile_to_nobody_else_and_a_blocked_browser
     };
     terminal.wait_for("until Ctrl-C");
     let said = folder.path().join("arguments");
-    let start = Instant::now();
-    while !said.exists() {
-        assert!(
-            start.elapsed() < PATIENCE,
-            "no browser was started: {}",
-            terminal.text()
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until(
+        || said.exists(),
+        || format!("no browser was started: {}", terminal.text()),
+    );
     let arguments = std::fs::read_to_string(said).unwrap();
     let text = terminal.text();
     let token = text.split("symbolServer=").nth(1).unwrap();

@@ -4,14 +4,13 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::support;
 use crate::support::client::{Client, script};
 use crate::support::programs::line_of;
-use crate::support::run::output;
+use crate::support::run::{PATIENCE, output};
 use crate::support::schema::parsed;
 use crate::support::skip::{Need, has, perf_events, tracepoints};
 use crate::support::{program, record, sprof};
@@ -41,7 +40,7 @@ impl Served {
         });
         let mut said = Vec::new();
         loop {
-            match receiver.recv_timeout(Duration::from_secs(20)) {
+            match receiver.recv_timeout(PATIENCE) {
                 Ok((_, Some(url))) => return Served { child, url },
                 Ok((line, None)) => said.push(line),
                 Err(_) => {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::run::output;
+use crate::support::run::{PATIENCE, output};
 use crate::support::scripted::{Answer, Scripted};
 use crate::support::skip::{Need, has, perf_events};
 use crate::support::{Recorder, program, record, sprof, temp_dir};
@@ -119,7 +119,7 @@ impl Debians {
                 url: format!("http://{free}"),
             };
             let start = Instant::now();
-            while start.elapsed() < Duration::from_secs(30) && server.child.try_wait().unwrap().is_none() {
+            while start.elapsed() < PATIENCE && server.child.try_wait().unwrap().is_none() {
                 if get(free, &format!("/buildid/{build_id}/debuginfo")).contains(" 200 ") {
                     return server;
                 }

@@ -3,6 +3,7 @@
 
 use std::process::{Command, Stdio};
 
+use crate::spool::wait_until_written;
 use crate::support::events::{markers, record_events, thread, weight};
 use crate::support::machine::{alone, one_cpu};
 use crate::support::playground::Playground;
@@ -277,11 +278,23 @@ fn what_was_recorded_of_events_survives_kill_9() {
             ],
         );
     running.wait_for("ready");
-    // The file is a second behind.
-    std::thread::sleep(std::time::Duration::from_secs(2));
-    running.signal_sprof("KILL");
     let mut spool = running.output().as_os_str().to_owned();
     spool.push(".partial");
+    let asked = |profile: &Profile| -> Vec<Value> {
+        let threads = profile.threads.iter();
+        let asked = threads.flat_map(|thread| markers(thread, "syscalls:sys_exit_getppid"));
+        asked.cloned().collect()
+    };
+    let few = |profile: &Profile| -> f64 {
+        let threads = profile.threads.iter();
+        let track = threads.filter(|thread| thread.name.ends_with(" · page-faults/period=1/"));
+        let few = track.map(|thread| weight(profile, &thread.samples, |names| names.contains(&"few_pages")));
+        few.sum()
+    };
+    wait_until_written(spool.as_ref(), |profile| {
+        asked(profile).len() >= 201 && few(profile) == 100.0
+    });
+    running.signal_sprof("KILL");
     let output = running.output().with_file_name("saved.json.gz");
     let loaded = sprof()
         .args(["load", "--save-only", "-o"])
@@ -292,14 +305,8 @@ fn what_was_recorded_of_events_survives_kill_9() {
     assert!(loaded.status.success(), "{}", String::from_utf8_lossy(&loaded.stderr));
     let profile = Profile::read(&output);
     running.signal_group("KILL");
-    let all = |event: &str| -> Vec<&Value> {
-        profile
-            .threads
-            .iter()
-            .flat_map(|thread| markers(thread, event))
-            .collect()
-    };
-    let asked = all("syscalls:sys_exit_getppid");
+    assert_eq!(few(&profile), 100.0);
+    let asked = asked(&profile);
     assert!(asked.len() >= 201, "{}", profile.summary());
     assert!(
         asked
@@ -307,14 +314,6 @@ fn what_was_recorded_of_events_survives_kill_9() {
             .all(|data| data["ret"].as_str().is_some_and(|id| id.parse::<u32>().is_ok()))
     );
     assert!(asked.iter().all(|data| data["cause"]["stack"].is_u64()));
-    let track = profile
-        .threads
-        .iter()
-        .filter(|thread| thread.name.ends_with(" · page-faults/period=1/"));
-    let few: f64 = track
-        .map(|thread| weight(&profile, &thread.samples, |names| names.contains(&"few_pages")))
-        .sum();
-    assert_eq!(few, 100.0);
     assert_eq!(profile.quality()["Event"], "context-switches/period=1/");
     drop(running.finish());
 }

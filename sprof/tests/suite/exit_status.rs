@@ -1,12 +1,11 @@
 //! How recordings end: exit statuses, signals, durations; a valid profile each time, and nothing left behind.
 #![cfg(target_os = "linux")]
 
-use std::time::Duration;
-
 use crate::support;
 use crate::support::run::Running;
 use crate::support::skip::perf_events;
-use crate::support::{Recording, program, record, sprof};
+use crate::support::target::wait_for_state;
+use crate::support::{Recording, program, record, sprof, wait_until};
 
 fn start(mode: &str, options: &[&str]) -> Running {
     record().options(options).start(program("exits").unwrap(), &[mode])
@@ -152,10 +151,10 @@ fn ctrl_c_that_sprof_sees_when_the_program_has_ended_is_none_for_the_names() {
     let running = start("catch-int", &[]);
     running.wait_for("ready");
     running.signal_sprof("STOP");
-    std::thread::sleep(Duration::from_millis(100));
+    wait_for_state(&running.sprof_pid().to_string(), 1, "T");
     running.signal_group("INT");
     running.wait_for("caught");
-    std::thread::sleep(Duration::from_millis(100));
+    wait_until(|| running.targets().is_empty(), || "the program has ended".to_owned());
     running.signal_sprof("CONT");
     let recording = running.finish();
     assert_eq!(recording.code, Some(7), "{}", recording.stderr);
@@ -192,7 +191,7 @@ fn a_second_ctrl_c_stops_a_program_that_ignores_the_first() {
     let running = start("ignore-int", &[]);
     running.wait_for("ready");
     running.signal_group("INT");
-    std::thread::sleep(Duration::from_millis(300));
+    running.wait_until_interrupted();
     running.signal_group("INT");
     let recording = running.finish();
     assert_ne!(recording.code, Some(0), "{}", recording.stderr);
@@ -211,41 +210,19 @@ fn sigterm_goes_to_the_program_and_the_profile_is_written() {
 }
 
 #[test]
-fn a_duration_ends_the_recording_and_the_program() {
+fn a_duration_ends_the_recording_and_the_program_with_all_its_children_unless_it_is_to_be_kept() {
     let Some(()) = perf_events() else { return };
-    let running = start("sleep", &["--duration", "3"]);
-    running.wait_for("ready");
-    let recording = running.finish();
-    assert_complete(&recording);
-}
-
-#[test]
-fn a_duration_ends_children_and_grandchildren_too() {
-    let Some(()) = perf_events() else { return };
-    let running = start("tree", &["--duration", "3"]);
-    running.wait_for("ready");
-    assert_eq!(running.targets().len(), 3, "the program, its child and its grandchild");
-    let recording = running.finish();
-    assert_complete(&recording);
-}
-
-#[test]
-fn a_program_that_ignores_sigterm_is_killed_after_a_duration() {
-    let Some(()) = perf_events() else { return };
-    let running = start("ignore-term", &["--duration", "3"]);
-    running.wait_for("ready");
-    let recording = running.finish();
-    assert_complete(&recording);
-}
-
-#[test]
-fn keep_running_leaves_the_program_alone() {
-    let Some(()) = perf_events() else { return };
-    let running = start("sleep", &["--duration", "3", "--keep-running"]);
-    running.wait_for("ready");
-    let recording = running.finish();
-    assert!(recording.profile().share_of("busy_work").hits > 50);
-    assert_eq!(recording.left_behind.len(), 1, "{:?}", recording.left_behind);
+    let kept = start("sleep", &["--duration", "3", "--keep-running"]);
+    let ended = ["sleep", "tree", "ignore-term"].map(|mode| start(mode, &["--duration", "3"]));
+    let [sleep, tree, ignores] = ended.map(Running::finish);
+    for recording in [&sleep, &tree, &ignores] {
+        assert_complete(recording);
+    }
+    // The program, its child and its grandchild.
+    assert_eq!(tree.profile().figure(&["processes"]), 3.0);
+    let kept = kept.finish();
+    assert!(kept.profile().share_of("busy_work").hits > 50);
+    assert_eq!(kept.left_behind().len(), 1, "{:?}", kept.left_behind());
 }
 
 #[test]

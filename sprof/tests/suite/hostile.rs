@@ -13,7 +13,7 @@ use std::process::{Child, Command, Output, Stdio};
 use crate::support;
 use crate::support::playground::NOBODY;
 use crate::support::skip::{is_root, paranoid, perf_events, root};
-use crate::support::{program, sprof, temp_dir};
+use crate::support::{program, sprof, temp_dir, wait_until};
 use serde_json::json;
 
 /// Sets the window's title (OSC 0), clears the screen (CSI 2 J, also as a C1 control), goes back to the start of the
@@ -393,9 +393,7 @@ fn a_running_recording_only_its_owner_reads() {
     let running = support::record().start(program("split").unwrap(), &["1500"]);
     let mut spool = running.output().as_os_str().to_owned();
     spool.push(".partial");
-    while !Path::new(&spool).exists() {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    wait_until(|| Path::new(&spool).exists(), || "no spool".to_owned());
     let mode = fs::metadata(&spool).unwrap().mode() & 0o777;
     let folder = names(running.output().parent().unwrap());
     let recording = running.finish();

@@ -263,10 +263,10 @@ fn cachegrind_figures_are_those_of_cg_annotate() {
 }
 
 /// A CPU and a heap profile by Go's own profiler.
-fn go_profiles(dir: &Path) -> Option<(PathBuf, PathBuf)> {
+fn go_profiles(dir: &Path, cpu_ms: &str) -> Option<(PathBuf, PathBuf)> {
     let program = program("pprof_go")?;
     let (cpu, heap) = (dir.join("cpu.pb.gz"), dir.join("heap.pb.gz"));
-    printed(Command::new(program).arg("2000").args([&cpu, &heap]));
+    printed(Command::new(program).arg(cpu_ms).args([&cpu, &heap]));
     Some((cpu, heap))
 }
 
@@ -305,7 +305,7 @@ fn go_top(file: &Path, event: &str, unit: &str) -> BTreeMap<String, (f64, f64)> 
 #[test]
 fn pprof_figures_of_go_are_those_of_go_tool_pprof() {
     let dir = temp_dir();
-    let Some((cpu, heap)) = go_profiles(dir.path()) else {
+    let Some((cpu, heap)) = go_profiles(dir.path(), "2000") else {
         return;
     };
     for (file, event, unit, ours_in, scale) in [
@@ -414,7 +414,7 @@ fn functions_of_an_exported_pprof_file_are_to_go_those_of_our_report() {
 #[test]
 fn an_exported_pprof_file_of_an_imported_one_keeps_every_figure() {
     let dir = temp_dir();
-    let Some((_, heap)) = go_profiles(dir.path()) else {
+    let Some((_, heap)) = go_profiles(dir.path(), "1") else {
         return;
     };
     let again = dir.path().join("again.pb.gz");

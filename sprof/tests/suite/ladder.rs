@@ -76,10 +76,8 @@ fn split_of_cpu_time_on_four_threads_where_there_is_no_perf_event_open() {
     alone();
     let (_, profile) = refused("enosys")
         .options(&["--rate", "1000"])
-        .profile(program("split").unwrap(), &["2500", "4"]);
-    // A stopped thread is seen a few microseconds after the moment that was meant. On a slow machine a debug build of
-    // sprof takes 500 samples a second.
-    assert_split_within(&profile, "", 4000, 3.0);
+        .profile(program("split").unwrap(), &["1250", "4"]);
+    assert_split_within(&profile, "", 2000, 4.5);
     assert!(
         profile.rooted_in("thread_main").percent() >= 99.0,
         "{}",
@@ -96,8 +94,8 @@ fn split_of_cpu_time_on_four_threads_where_there_is_no_perf_event_open() {
             .sum::<f64>()
             / 1e6;
         assert!(
-            (2250.0..=2750.0).contains(&cpu_ms),
-            "{name} used 2500 ms of CPU time, its samples say {cpu_ms}"
+            (1125.0..=1375.0).contains(&cpu_ms),
+            "{name} used 1250 ms of CPU time, its samples say {cpu_ms}"
         );
         assert!(threads[0].is_monotonic());
     }
@@ -115,14 +113,13 @@ fn an_ordinary_user_in_a_container_records_all_the_same() {
     command
         .args(["record", "--save-only", "--rate", "1000", "-o"])
         .arg(&path);
-    command.arg("--").arg(playground.path("split")).arg("10000");
+    command.arg("--").arg(playground.path("split")).arg("2500");
     let output = command.output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     let profile = Profile::read(&path);
-    // A stopped thread is seen a few microseconds after the moment that was meant. On a slow machine a debug build of
-    // sprof takes 500 samples a second.
-    assert_split_within(&profile, "", 4000, 3.0);
+    // On a slow machine a debug build of sprof takes 500 samples a second.
+    assert_split_within(&profile, "", 1000, 8.0);
     assert!(profile.rooted_in("main").percent() >= 99.0, "{}", profile.summary());
 }
 
@@ -288,7 +285,7 @@ fn a_second_ctrl_c_stops_a_program_that_ignores_the_first() {
     let running = start("ignore-int", &[]);
     running.wait_for("ready");
     running.signal_group("INT");
-    std::thread::sleep(Duration::from_millis(300));
+    running.wait_until_interrupted();
     running.signal_group("INT");
     let recording = running.finish();
     assert_ne!(recording.code, Some(0), "{}", recording.stderr);
@@ -307,10 +304,8 @@ fn sigterm_goes_to_the_program_and_the_profile_is_written() {
 
 #[test]
 fn a_duration_ends_the_program_with_its_children_even_if_they_ignore_it() {
-    for mode in ["sleep", "tree", "ignore-term"] {
-        let running = start(mode, &["--duration", "3"]);
-        running.wait_for("ready");
-        let recording = running.finish();
+    let running = ["sleep", "tree", "ignore-term"].map(|mode| start(mode, &["--duration", "3"]));
+    for recording in running.map(Running::finish) {
         assert_complete(&recording);
     }
 }
@@ -328,7 +323,7 @@ fn keep_running_leaves_the_program_running_and_untraced() {
         state.as_deref().is_some_and(|state| state.starts_with('S')),
         "{state:?}"
     );
-    assert_eq!(recording.left_behind.len(), 1, "{:?}", recording.left_behind);
+    assert_eq!(recording.left_behind().len(), 1, "{:?}", recording.left_behind());
 }
 
 #[test]
@@ -342,7 +337,7 @@ fn a_program_outlives_sprof_that_is_killed() {
     let state = status_line(program, "State:").unwrap_or_default();
     assert!(state.starts_with('S') || state.starts_with('R'), "{state}");
     let recording = running.finish();
-    assert_eq!(recording.left_behind.len(), 1, "it went down with sprof");
+    assert_eq!(recording.left_behind().len(), 1, "it went down with sprof");
 }
 
 #[test]
@@ -407,7 +402,7 @@ fn a_program_without_any_allowed_way_to_be_recorded_is_told_why_and_what_helps()
     ] {
         assert!(recording.stderr.contains(word), "no `{word}` in: {}", recording.stderr);
     }
-    assert!(recording.left_behind.is_empty(), "{:?}", recording.left_behind);
+    recording.assert_nothing_left();
 }
 
 /// What `sprof doctor` says, with `--json` and without.

@@ -2,14 +2,13 @@
 #![cfg(target_os = "linux")]
 
 use std::process::Command;
-use std::time::Duration;
 
 use crate::support::machine::{alone, one_cpu};
 use crate::support::profile::{Share, is_mark};
 use crate::support::skip::{kernel_samples, perf_events, root};
 use crate::support::steal::undisturbed;
 use crate::support::target::Target;
-use crate::support::{Profile, Recording, assert_split, program, record};
+use crate::support::{Profile, Recording, assert_split, program, record, wait_until};
 
 /// What the profile says of larger copies of samples.
 fn notes(profile: &Profile) -> Vec<String> {
@@ -181,9 +180,9 @@ fn samples_are_smaller_again_after_larger_ones_were_lost() {
     let deep = program("deep").unwrap();
     let command = ["-c", "0", &deep.display().to_string(), "spin", "40", "5000"];
     let running = record().start("taskset", &command);
-    std::thread::sleep(Duration::from_millis(1000));
+    running.wait_for_cpu_ms(1000.0);
     running.signal_sprof("STOP");
-    std::thread::sleep(Duration::from_millis(2500));
+    running.wait_for_cpu_ms(3500.0);
     running.signal_sprof("CONT");
     let recording = running.finish();
     assert_eq!(recording.code, Some(0), "{}", recording.stderr);
@@ -291,11 +290,19 @@ fn waits_are_smaller_again_after_most_of_the_larger_ones_were_lost() {
     let Some(()) = kernel_samples() else { return };
     alone();
     let deep = program("deep").unwrap();
-    let command = ["-c", "0", &deep.display().to_string(), "rests", "40", "4500"];
+    let command = ["-c", "0", &deep.display().to_string(), "rests", "40", "3500"];
     let running = record().options(&["--off-cpu"]).start("taskset", &command);
-    std::thread::sleep(Duration::from_millis(1000));
+    let waits = || {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", running.targets().first()?)).ok()?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        line.trim().parse::<u64>().ok()
+    };
+    let wait_for = |count| wait_until(|| waits() >= Some(count), || format!("{:?} of {count} waits", waits()));
+    wait_for(1000);
     running.signal_sprof("STOP");
-    std::thread::sleep(Duration::from_millis(1500));
+    wait_for(2500);
     running.signal_sprof("CONT");
     let recording = running.finish();
     assert_eq!(recording.code, Some(0), "{}", recording.stderr);

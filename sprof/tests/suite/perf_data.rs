@@ -10,6 +10,7 @@ use crate::support::perf::{assert_as_perf, load, own_share, perf_record, perf_sc
 use crate::support::profile::is_mark;
 use crate::support::schema::parsed;
 use crate::support::skip::{perf, perf_on_one_cpu, root};
+use crate::support::target::{Target, wait_for_thread};
 use crate::support::{Profile, program, record, sprof, temp_dir};
 
 /// The recording is a measurement; what is read of it is none.
@@ -266,17 +267,14 @@ fn a_process_that_was_running_already() {
     let Some(()) = perf() else { return };
     let dir = temp_dir();
     let file = dir.path().join("perf.data");
-    let mut running = Command::new(program("split").unwrap())
-        .args(["60000", "2"])
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    let pid = running.id().to_string();
+    let running = Target::start(program("split").unwrap(), &["60000", "2"]);
+    let pid = running.pid();
+    for name in ["splitter-0", "splitter-1"] {
+        wait_for_thread(&pid, name);
+    }
     let options = ["-e", "cpu-clock", "-F", "2000", "--call-graph", "dwarf", "-p", &pid];
     perf_record(&file, &options, Path::new("sleep"), &["1"]);
-    running.kill().unwrap();
-    running.wait().unwrap();
+    drop(running);
     let (profile, _) = load(&file, &[]);
     assert_as_perf(&profile, &file, "cpu-clock");
     // The names and mappings that perf found when it came.

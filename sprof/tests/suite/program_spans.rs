@@ -141,6 +141,8 @@ fn spans_have_their_times_fields_and_threads_with_perf_and_with_ptrace() {
     let Some(()) = perf_events() else { return };
     let refuse = program("refuse").unwrap();
     for recorder in [record(), record().under(&[refuse.to_str().unwrap(), "eperm"])] {
+        // At the rate of ptrace chance would sample nothing of 24 ms.
+        let recorder = recorder.options(&["-r", "1000"]);
         let (recording, profile) = recorder.profile(program("spans_rs").unwrap(), &["once"]);
         assert_nothing_lost(&recording);
         assert_rounds(&profile, recording.stdout.trim());

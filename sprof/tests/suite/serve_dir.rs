@@ -6,7 +6,6 @@ use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -17,7 +16,7 @@ use serde_json::{Value, json};
 use crate::server::{Reply, Served, assert_endless_bodies_end, assert_idle_clients_make_room};
 use crate::support::run::output;
 use crate::support::schema::parsed;
-use crate::support::{sprof, temp_dir, tls_dir};
+use crate::support::{sprof, temp_dir, tls_dir, wait_until};
 
 const DAY_MS: f64 = 86_400_000.0;
 
@@ -68,15 +67,9 @@ pub(crate) fn shop() -> tempfile::TempDir {
 
 /// The first page, once all files were read.
 pub(crate) fn list(served: &Served) -> String {
-    let until = Instant::now() + Duration::from_secs(60);
-    loop {
-        let page = text(&served.get(&served.secret("/")));
-        if !page.contains("not read yet") {
-            return page;
-        }
-        assert!(Instant::now() < until, "{page}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let page = || text(&served.get(&served.secret("/")));
+    wait_until(|| !page().contains("not read yet"), page);
+    page()
 }
 
 pub(crate) fn text(reply: &Reply) -> String {
@@ -190,18 +183,11 @@ fn new_and_changed_files_are_there_when_the_page_is_loaded_again() {
     profile(&served.folder().join("new.json"), "fresh", NAMES, 9, [1; 4]);
     profile(&served.folder().join("ci/1.json"), "renamed", NAMES, 1, [1; 4]);
     fs::remove_file(served.folder().join("ci/2.json")).unwrap();
-    let until = Instant::now() + Duration::from_secs(60);
-    loop {
-        let page = list(&served);
-        if page.contains("new.json") {
-            assert!(page.find("new.json") < page.find("ci/3.json"), "{page}");
-            assert!(row(&page, "ci/1.json").contains("renamed") && !page.contains("ci/2.json"));
-            assert_eq!(id(&page, "ci/1.json"), first);
-            break;
-        }
-        assert!(Instant::now() < until, "{page}");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    wait_until(|| list(&served).contains("new.json"), || list(&served));
+    let page = list(&served);
+    assert!(page.find("new.json") < page.find("ci/3.json"), "{page}");
+    assert!(row(&page, "ci/1.json").contains("renamed") && !page.contains("ci/2.json"));
+    assert_eq!(id(&page, "ci/1.json"), first);
 }
 
 #[test]

@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -125,17 +127,34 @@ fn a_file_in_another_mount_namespace_is_read() {
     if !mount_namespaces() {
         return;
     }
-    let dir = support::temp_dir();
+    let (dir, other) = (support::temp_dir(), support::temp_dir());
+    let stdin = other.path().join("stdin");
+    let made = Command::new("mkfifo").arg(&stdin).status();
+    assert!(made.unwrap().success());
+    // A pipe that is opened for both does not wait for the other side.
+    let mut tell = fs::File::options().read(true).write(true).open(&stdin).unwrap();
     let script = format!(
-        "mount -t tmpfs none {0}; exec {1} {0} 60",
+        "mount -t tmpfs none {0}; exec {1} {0} 10 wait <{2}",
         dir.path().display(),
-        program("span_files").unwrap().display()
+        program("span_files").unwrap().display(),
+        stdin.display()
     );
-    let (_, profile) = record().profile("unshare", &[IN_NAMESPACE, &[&script]].concat());
+    let running = record().start("unshare", &[IN_NAMESPACE, &[&script]].concat());
+    running.wait_for("ready");
+    let kept = || {
+        let open = fs::read_dir(format!("/proc/{}/fd", running.sprof_pid()))
+            .unwrap()
+            .flatten();
+        let paths = open.filter_map(|file| fs::read_link(file.path()).ok());
+        paths.filter(|path| path.starts_with(dir.path())).count()
+    };
+    wait_until(|| kept() == 3, || format!("sprof has opened {} files of spans", kept()));
+    tell.write_all(b"\n").unwrap();
+    let profile = running.finish().profile();
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "the mount is seen here");
     assert_eq!(
         ["early", "child", "request"].map(|name| count(&profile, name)),
-        [1, 1, 61]
+        [1, 1, 11]
     );
 }
 

@@ -8,7 +8,7 @@ use names::symbol::is_nameless;
 use crate::spool::SmallDisk;
 use crate::support;
 use crate::support::cargo::cargo;
-use crate::support::programs::line_of;
+use crate::support::programs::{ONCE_IT_WORKS, line_of};
 use crate::support::skip::{Need, has, kernel_samples, perf_events};
 use crate::support::{Profile, copy_program, program, record};
 
@@ -174,7 +174,7 @@ fn a_rebuilt_binary_gives_no_wrong_names() {
     // The program replaces its own file by another build while it runs: names of the new file would be lies.
     let other = program("callback").unwrap();
     let script = format!(
-        "{0} 800 & sleep 0.3; rm {0}; cp {1} {0}; wait",
+        "{0} 800 & {ONCE_IT_WORKS}; rm {0}; cp {1} {0}; wait",
         copy.display(),
         other.display()
     );

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::support;
 use crate::support::profile::is_mark;
-use crate::support::programs::line_of;
+use crate::support::programs::{ONCE_IT_WORKS, line_of};
 use crate::support::skip::{IN_NAMESPACE, mount_namespaces, perf_events, root};
 use crate::support::{Profile, copy_program, program, record};
 
@@ -102,7 +102,7 @@ fn a_binary_that_is_deleted_while_it_runs_keeps_its_names() {
     let Some(()) = perf_events() else { return };
     let dir = support::temp_dir();
     let copy = copy_of("split", dir.path());
-    let script = format!("{0} 1600 & sleep 0.3; rm {0}; wait", copy.display());
+    let script = format!("{0} 1600 & {ONCE_IT_WORKS}; rm {0}; wait", copy.display());
     let (_, profile) = record().options(&["--rate", "10000"]).profile("sh", &["-c", &script]);
     support::assert_split(&profile, "");
     assert_named_and_rooted(&profile, "sixty", "one_round", 5000);
@@ -150,7 +150,7 @@ fn a_library_that_is_deleted_once_it_is_loaded_keeps_its_names() {
     let dir = support::temp_dir();
     let library = copy_of("library.so", dir.path());
     let script = format!(
-        "{} {1} 1000 & sleep 0.2; rm {1}; wait",
+        "{} {1} 1000 & {ONCE_IT_WORKS}; rm {1}; wait",
         program("dlopen").unwrap().display(),
         library.display()
     );
@@ -180,7 +180,7 @@ fn a_binary_replaced_by_another_build_while_it_runs_has_its_own_names() {
     let dir = support::temp_dir();
     let copy = copy_of("split", dir.path());
     let script = format!(
-        "{0} 800 & sleep 0.2; rm {0}; cp {1} {0}; {0} 800; wait",
+        "{0} 800 & {ONCE_IT_WORKS}; rm {0}; cp {1} {0}; {0} 800; wait",
         copy.display(),
         program("callback").unwrap().display()
     );
@@ -201,7 +201,7 @@ fn a_binary_without_build_id_that_is_replaced_while_it_runs_has_its_own_names() 
     let copy = dir.path().join("app");
     copy_program(program("split_without_build_id").unwrap(), &copy);
     let script = format!(
-        "{0} 800 & sleep 0.2; mv {0} {0}.old; cp {1} {0}; {0} 800; wait",
+        "{0} 800 & {ONCE_IT_WORKS}; mv {0} {0}.old; cp {1} {0}; {0} 800; wait",
         copy.display(),
         program("callback_without_build_id").unwrap().display()
     );

@@ -16,7 +16,7 @@ use crate::support::playground::Playground;
 use crate::support::schema::parsed;
 use crate::support::skip::{Need, has, perf_events, root};
 use crate::support::steal::with_stolen_ms;
-use crate::support::target::{Target, cpu_ms};
+use crate::support::target::{Target, cpu_ms, wait_for_cpu_ms};
 use crate::support::{Profile, Recording, copy_program, program, record, sprof};
 
 fn attach(pid: &str, options: &[&str]) -> Recording {

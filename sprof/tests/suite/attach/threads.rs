@@ -10,11 +10,14 @@ fn threads_and_processes_before_and_after_attaching_are_all_there() {
     assert_eq!(target.line(), "early");
     let running = record().options(&["-p", &target.pid()]).attach();
     running.wait_for_sprof("Ctrl-C ends");
-    std::thread::sleep(Duration::from_millis(700));
+    let works_on = |pid: &str| wait_for_cpu_ms(pid, cpu_ms(pid) + 100.0);
+    works_on(&target.pid());
     assert_eq!(target.ask(), "late");
-    std::thread::sleep(Duration::from_millis(700));
+    // Two threads share it.
+    works_on(&target.pid());
+    works_on(&target.pid());
     let child = target.ask().strip_prefix("child=").unwrap().to_owned();
-    std::thread::sleep(Duration::from_millis(700));
+    works_on(&child);
     running.signal_sprof("INT");
     let recording = running.finish();
     assert_eq!(recording.code, Some(0), "{}", recording.stderr);
@@ -48,11 +51,7 @@ fn threads_and_processes_before_and_after_attaching_are_all_there() {
     }
     assert!(samples_of(&profile, &child) > 5, "{}", profile.summary());
     let started = |name: &str| profile.threads_named(name).next().unwrap().start_ms;
-    assert!(
-        started("early") <= 0.0 && started("late") > 500.0,
-        "{}",
-        started("late")
-    );
+    assert!(started("early") <= 0.0 && started("late") > 0.0, "{}", started("late"));
     let lost = profile.figure(&["lost"]);
     assert_eq!(lost, 0.0);
 }
@@ -182,7 +181,7 @@ fn a_target_goes_on_when_sprof_is_killed() {
     let before = target.speed();
     let running = record().options(&["-p", &target.pid()]).attach();
     running.wait_for_sprof("Ctrl-C ends");
-    std::thread::sleep(Duration::from_millis(300));
+    wait_for_cpu_ms(&target.pid(), cpu_ms(&target.pid()) + 300.0);
     running.signal_sprof("KILL");
     let recording = running.finish();
     assert_eq!(recording.signal, Some(9));
@@ -203,8 +202,9 @@ fn a_program_whose_main_thread_has_ended_is_recorded() {
     let Some(()) = perf_events() else { return };
     let mut target = Target::start(program("attached").unwrap(), &["leaderless", "9000"]);
     assert_eq!(target.line(), "ready");
-    std::thread::sleep(Duration::from_millis(200));
-    let profile = attached_profile(&target.pid(), &["-d", "1"]);
+    // Its first 50 ms are a sleep, until the main thread has ended.
+    wait_for_cpu_ms(&target.pid(), 20.0);
+    let (_, profile) = profile_of_cpu_ms(&target, &[], 300.0);
     assert!(
         profile.share_of("orphan_work").percent() > 95.0,
         "{}",

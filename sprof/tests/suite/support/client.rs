@@ -3,14 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::run::wait_until;
 use super::skip::{Need, has};
-
-/// So long a daemon of the client may take to start.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A loaded profile in the client; the daemon behind it ends with this.
 pub(crate) struct Client {
@@ -65,37 +62,21 @@ impl Client {
         if !has(Need::ProfilerCli, bin.join("profiler-cli").exists(), reason) {
             return None;
         }
-        // On a busy machine its daemon takes longer to start than the client has patience for (seen: 500 ms).
-        for attempt in 1.. {
-            let session = format!("sprof-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-            // Its socket lives in here: a path of at most 108 bytes.
-            let state = tempfile::Builder::new().prefix("pq-").tempdir_in("/tmp").unwrap();
-            let client = Client {
-                bin: bin.clone(),
-                session,
-                state,
-            };
-            let (success, text) = client.try_run(&["load", what]);
-            if success {
-                return Some(client);
-            }
-            let is_late = text.contains("did not become ready") && attempt < 5;
-            assert!(is_late, "profiler-cli load {what}: {text}");
-            // It goes on starting, and answers when it has loaded the profile.
-            let start = Instant::now();
-            while start.elapsed() < PATIENCE {
-                std::thread::sleep(Duration::from_millis(500));
-                if client.try_run(&["profile", "info"]).0 {
-                    return Some(client);
-                }
-            }
-            let pid = text.split_once("running as pid ").map(|(_, rest)| rest);
-            let pid: String = (pid.unwrap_or_default().chars())
-                .take_while(char::is_ascii_digit)
-                .collect();
-            let _ = Command::new("kill").arg(pid).status();
+        let session = format!("sprof-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        // Its socket lives in here: a path of at most 108 bytes.
+        let state = tempfile::Builder::new().prefix("pq-").tempdir_in("/tmp").unwrap();
+        let client = Client { bin, session, state };
+        let (success, text) = client.try_run(&["load", what]);
+        if !success {
+            // On a busy machine its daemon takes longer to start than the client has patience for (seen: 500 ms). It
+            // goes on starting, and answers when it has loaded the profile.
+            assert!(
+                text.contains("did not become ready"),
+                "profiler-cli load {what}: {text}"
+            );
+            wait_until(|| client.try_run(&["profile", "info"]).0, || text.clone());
         }
-        None
+        Some(client)
     }
 
     /// Runs one command of the client and returns its JSON answer.

@@ -264,6 +264,15 @@ impl Profile {
         self.threads.iter().map(|thread| thread.pid.as_str()).collect()
     }
 
+    /// Without the samples of the last 100 ms: the program has ended before what they need of its memory is read.
+    pub(crate) fn without_its_end(mut self) -> Profile {
+        let last = self.samples().map(|sample| sample.time_ms).fold(0.0, f64::max);
+        for thread in &mut self.threads {
+            thread.samples.retain(|sample| sample.time_ms < last - 100.0);
+        }
+        self
+    }
+
     /// Samples in the whole profile.
     pub(crate) fn sample_count(&self) -> u64 {
         self.samples().count() as u64

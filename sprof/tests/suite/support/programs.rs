@@ -203,6 +203,10 @@ pub(crate) fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
     assert!(status.unwrap().success(), "cp {}", from.as_ref().display());
 }
 
+/// A command of a shell: waits until the program that it started last has had 50 ms of CPU time (field 14 of
+/// proc_pid_stat(5)). Before that the program may not be there, or may be the shell.
+pub(crate) const ONCE_IT_WORKS: &str = r#"until [ "$(cut -d' ' -f14 /proc/$!/stat)" -gt 4 ]; do sleep 0.01; done"#;
+
 /// The build id of an ELF file, in hexadecimal digits.
 pub(crate) fn build_id_of(path: &Path) -> String {
     let output = Command::new("readelf").arg("-n").arg(path).output().unwrap();

@@ -37,7 +37,7 @@ pub(crate) fn sprof() -> Command {
     command
 }
 
-/// Runs to the end; a command that takes half a minute hangs.
+/// Runs to the end.
 pub(crate) fn output(command: &mut Command) -> Output {
     let child = command
         .stdin(Stdio::null())
@@ -49,7 +49,7 @@ pub(crate) fn output(command: &mut Command) -> Output {
     // It is read meanwhile: a pipe holds 64 kB.
     let (sender, ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || sender.send(child.wait_with_output()));
-    match ended.recv_timeout(Duration::from_secs(30)) {
+    match ended.recv_timeout(PATIENCE) {
         Ok(output) => output.unwrap(),
         Err(_) => {
             kill("KILL", &pid);
@@ -75,7 +75,7 @@ pub(crate) struct Recording {
     pub(crate) output: PathBuf,
     pub(crate) before: SystemTime,
     pub(crate) after: SystemTime,
-    pub(crate) left_behind: Vec<String>,
+    marked: Marked,
     _dir: tempfile::TempDir,
 }
 
@@ -138,7 +138,11 @@ impl Recorder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let dir = temp_dir();
         let output = dir.path().join("profile.json.gz");
-        let mark = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let marked = Marked(format!(
+            "{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        ));
 
         let sprof = sprof();
         let mut command = match self.wrapper.split_first() {
@@ -162,7 +166,7 @@ impl Recorder {
         if !command_line.is_empty() {
             command.arg("--").args(command_line);
         }
-        command.env(MARK, &mark);
+        command.env(MARK, &marked.0);
         command.stdin(if self.stdin.is_some() {
             Stdio::piped()
         } else {
@@ -185,7 +189,7 @@ impl Recorder {
             stderr,
             dir,
             output,
-            mark,
+            marked,
             before,
         }
     }
@@ -198,7 +202,7 @@ pub(crate) struct Running {
     stderr: Collected,
     dir: tempfile::TempDir,
     output: PathBuf,
-    mark: String,
+    marked: Marked,
     before: SystemTime,
 }
 
@@ -244,10 +248,29 @@ impl Running {
         kill(signal, &format!("-{}", self.child.id()));
     }
 
+    /// Waits until sprof has taken the SIGINT that was sent to it, or has ended. A second one would be the same one
+    /// while the first is pending.
+    pub(crate) fn wait_until_interrupted(&self) {
+        let status = || std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let is_pending = |status: &str| {
+            let mask = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+            !status.contains("State:\tZ") && u64::from_str_radix(mask.unwrap().trim(), 16).unwrap() & 2 != 0
+        };
+        wait_until(|| !is_pending(&status()), status);
+    }
+
+    /// Waits until all that is recorded and still runs has used so much CPU time.
+    pub(crate) fn wait_for_cpu_ms(&self, ms: f64) {
+        let used = || self.targets().iter().map(|pid| cpu_ms(&pid.to_string())).sum::<f64>();
+        wait_until(
+            || used() >= ms,
+            || format!("it used {} ms of CPU time: {}", used(), self.stderr.text()),
+        );
+    }
+
     /// Ids of the recorded processes that are alive.
     pub(crate) fn targets(&self) -> Vec<u32> {
-        marked_processes(&self.mark)
-            .into_iter()
+        (self.marked.processes().into_iter())
             .map(|(pid, _)| pid)
             .filter(|&pid| pid != self.child.id())
             .collect()
@@ -281,16 +304,15 @@ impl Running {
             std::thread::sleep(Duration::from_millis(5));
         };
         let after = SystemTime::now();
-        let left_behind = left_behind(&self.mark);
         Recording {
             code: status.code(),
             signal: status.signal(),
-            stdout: self.stdout.finish(),
-            stderr: self.stderr.finish(),
+            stdout: self.stdout.finish(&self.marked),
+            stderr: self.stderr.finish(&self.marked),
             output: self.output,
             before: self.before,
             after,
-            left_behind,
+            marked: self.marked,
             _dir: self.dir,
         }
     }
@@ -330,7 +352,21 @@ impl Recording {
             names.iter().all(|name| name == "profile.json.gz"),
             "left beside the profile: {names:?}"
         );
-        assert!(self.left_behind.is_empty(), "left behind: {:?}", self.left_behind);
+        self.assert_nothing_left();
+    }
+
+    /// All that was recorded has ended. A process that was just killed takes a moment to go.
+    pub(crate) fn assert_nothing_left(&self) {
+        wait_until(
+            || self.left_behind().is_empty(),
+            || format!("left behind: {:?}", self.left_behind()),
+        );
+    }
+
+    /// Processes that run on after sprof, until this is dropped.
+    pub(crate) fn left_behind(&self) -> Vec<String> {
+        let found = self.marked.processes().into_iter();
+        found.map(|(pid, command)| format!("{pid} {command}")).collect()
     }
 }
 
@@ -342,37 +378,33 @@ pub(crate) fn kill(signal: &str, target: &str) {
     assert!(status.success(), "kill -s {signal} {target}");
 }
 
-/// Processes that carry the mark in their environment, with their command lines; zombies have none.
-fn marked_processes(mark: &str) -> Vec<(u32, String)> {
-    let wanted = format!("{MARK}={mark}").into_bytes();
-    let entries = std::fs::read_dir("/proc").unwrap().flatten();
-    entries
-        .filter_map(|entry| {
-            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-            let environment = std::fs::read(entry.path().join("environ")).ok()?;
-            let marked = environment.split(|byte| *byte == 0).any(|variable| variable == wanted);
-            let command = std::fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
-            marked.then(|| (pid, command.replace('\0', " ")))
-        })
-        .collect()
+/// A value of [`MARK`].
+struct Marked(String);
+
+impl Marked {
+    /// Processes that carry the mark in their environment, with their command lines; zombies have none.
+    fn processes(&self) -> Vec<(u32, String)> {
+        let wanted = format!("{MARK}={}", self.0).into_bytes();
+        let entries = std::fs::read_dir("/proc").unwrap().flatten();
+        entries
+            .filter_map(|entry| {
+                let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+                let environment = std::fs::read(entry.path().join("environ")).ok()?;
+                let marked = environment.split(|byte| *byte == 0).any(|variable| variable == wanted);
+                let command = std::fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
+                marked.then(|| (pid, command.replace('\0', " ")))
+            })
+            .collect()
+    }
 }
 
-/// What is still there a moment after sprof has ended; it is ended here so that it disturbs no other test.
-fn left_behind(mark: &str) -> Vec<String> {
-    // A process that was just killed takes a moment to go.
-    let start = Instant::now();
-    let mut found = marked_processes(mark);
-    while !found.is_empty() && start.elapsed() < Duration::from_secs(2) {
-        std::thread::sleep(Duration::from_millis(50));
-        found = marked_processes(mark);
+/// What runs on disturbs no other test.
+impl Drop for Marked {
+    fn drop(&mut self) {
+        for (pid, _) in self.processes() {
+            let _ = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).status();
+        }
     }
-    for (pid, _) in &found {
-        let _ = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).status();
-    }
-    found
-        .into_iter()
-        .map(|(pid, command)| format!("{pid} {command}"))
-        .collect()
 }
 
 /// A pipe that is read as it fills.
@@ -401,10 +433,13 @@ impl Collected {
         self.text.lock().unwrap().clone()
     }
 
-    /// All of it; but not later than a second after the end of sprof: what was left behind may hold the pipe open.
-    fn finish(self) -> String {
+    /// All of it; of what was left behind, which may hold the pipe open, what it wrote within a second.
+    fn finish(self, marked: &Marked) -> String {
         let start = Instant::now();
-        while !self.reader.is_finished() && start.elapsed() < Duration::from_secs(1) {
+        while !self.reader.is_finished()
+            && start.elapsed() < PATIENCE
+            && (start.elapsed() < Duration::from_secs(1) || marked.processes().is_empty())
+        {
             std::thread::sleep(Duration::from_millis(5));
         }
         self.text()

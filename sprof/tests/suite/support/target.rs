@@ -5,6 +5,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use super::run::wait_until;
+
 /// A program that runs without sprof, and ends with the test.
 pub(crate) struct Target {
     pub(crate) child: Child,
@@ -81,6 +83,47 @@ pub(crate) fn cpu_ms(pid: &str) -> f64 {
     let texts = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("schedstat")).ok());
     let used_ns = texts.map(|text| text.split(' ').next().unwrap().parse::<f64>().unwrap());
     used_ns.sum::<f64>() / 1e6
+}
+
+/// Name and state (proc_pid_stat(5)) of each thread of a process.
+fn threads(pid: &str) -> Vec<(String, String)> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let texts = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
+    let threads = texts.filter_map(|text| {
+        let (name, rest) = text.split_once('(')?.1.rsplit_once(") ")?;
+        Some((name.to_owned(), rest[..1].to_owned()))
+    });
+    threads.collect()
+}
+
+/// Waits until a process has at least so many threads, and all are in this state.
+pub(crate) fn wait_for_state(pid: &str, least: usize, state: &str) {
+    let is_so = || {
+        let threads = threads(pid);
+        threads.len() >= least && threads.iter().all(|(_, found)| found == state)
+    };
+    wait_until(is_so, || {
+        format!("{least} threads of {pid} in {state}: {:?}", threads(pid))
+    });
+}
+
+/// Waits until a process has a thread of this name.
+pub(crate) fn wait_for_thread(pid: &str, name: &str) {
+    wait_until(
+        || threads(pid).iter().any(|(found, _)| found == name),
+        || format!("no thread {name} of {pid}: {:?}", threads(pid)),
+    );
+}
+
+/// Waits until a process has used so much CPU time: it does what it is there for.
+pub(crate) fn wait_for_cpu_ms(pid: &str, ms: f64) {
+    wait_until(
+        || cpu_ms(pid) >= ms,
+        || format!("{pid} used less than {ms} ms of CPU time"),
+    );
 }
 
 /// The number after `name=` in a line of words.
