@@ -85,8 +85,8 @@ const MAX_REMEMBERED: usize = 1 << 19;
 pub struct Builder {
     options: BuildOptions,
     zero: Timestamp,
-    /// The first event does not change it.
-    zero_is_known: bool,
+    /// All events are there, of a part of a recording: the first one does not change time zero, and none waits.
+    is_part: bool,
     strings: StringTable,
     stacks: StackTree,
     resolver: FrameResolver,
@@ -123,9 +123,9 @@ impl Builder {
         }
     }
 
-    /// Time zero is this, whatever the first event is.
+    /// Builds a part of a recording, whose events come all at once. Time zero is this, whatever the first event is.
     pub fn begin_at(&mut self, zero: Timestamp) {
-        (self.zero, self.zero_is_known) = (zero, true);
+        (self.zero, self.is_part) = (zero, true);
     }
 
     /// The instant of the profile's time zero, once an event came.
@@ -139,7 +139,7 @@ impl Builder {
         self.spill.is_none().then(|| Builder {
             options: self.options,
             zero: self.zero,
-            zero_is_known: self.zero_is_known,
+            is_part: self.is_part,
             strings: self.strings.clone(),
             stacks: self.stacks.clone(),
             resolver: self.resolver.clone(),
@@ -532,7 +532,7 @@ impl Builder {
             }
             ThreadEvent::InitialState(_) | ThreadEvent::SwitchOut { .. } | ThreadEvent::SwitchIn if left_out => {}
             ThreadEvent::Sample(sample) => self.with_frames(&sample, |builder, frames| match sample.role {
-                Role::Running | Role::Allocation if builder.waits.is_none() => {
+                Role::Running | Role::Allocation if builder.waits.is_none() && !builder.is_part => {
                     builder.queue.push_sample(at, thread, &sample, frames)
                 }
                 Role::Running => {
@@ -590,7 +590,7 @@ impl EventSink for Builder {
         // Time begins with the launched program, not with the steps to launch it. Processes that ran before recording
         // have earlier starts.
         if let EventKind::Process(_, ProcessEvent::Start { parent: None }) = event.kind
-            && !self.zero_is_known
+            && !self.is_part
             && self.processes.processes.is_empty()
             && self.queue.is_empty()
         {

@@ -41,8 +41,9 @@ pub(crate) const HELP: [(&str, &str); 5] = [
     ("Ctrl-C", "goes to the program, as with `sprof record`"),
 ];
 
-/// The screen takes at most a hundredth of a CPU: so many times what a picture took, no other one is made.
-const PICTURE_WAITS: u32 = 100;
+/// The screen takes at most a hundredth of a CPU: for so many times what a picture took, no other one is made. Drawing
+/// and looking for keys take the rest.
+const PICTURE_WAITS: u32 = 125;
 
 /// What was recorded until a snapshot.
 #[derive(Clone)]

@@ -67,6 +67,7 @@ fn tables_name_the_hot_function_of_each_phase_and_add_up_to_what_is_saved() {
     assert!(is(0, "serial_work") && is(hottest.len() - 1, "parallel_work"), "{text}");
     assert!(text.contains("  trend\n"), "{text}");
 
+    assert!(!folder.path().join("all.json.gz.partial").exists());
     let found = report(&saved, &["--view", "functions"]);
     let samples = |line: &str| -> u64 {
         let number = line.split(" s: ").nth(1).unwrap().split(' ').next().unwrap();
