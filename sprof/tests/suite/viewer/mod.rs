@@ -487,7 +487,12 @@ fn the_quality_has_three_states_shares_and_no_row_twice() {
         ),
     ];
     let tasks: Vec<Value> = (files.iter())
-        .map(|(file, ..)| json!({ "url": url(&page(file, &[])), "steps": [["show", ""], ["eval", "document.getElementById('quality-rows').textContent"]] }))
+        .map(|(file, ..)| {
+            let rows = json!(["eval", "document.getElementById('quality-rows').textContent"]);
+            let lines = "[...document.querySelectorAll('#quality-line .option')].map((option) => option.getClientRects().length)";
+            let steps = [json!(["show", ""]), rows, json!(["eval", lines])];
+            json!({ "url": url(&page(file, &[])), "width": 360, "steps": steps })
+        })
         .collect();
     let Some(answers) = browse(&tasks) else { return };
     for ((file, state, says, figures), answer) in files.iter().zip(&answers) {
@@ -503,6 +508,8 @@ fn the_quality_has_three_states_shares_and_no_row_twice() {
             is_of_node,
             "{report}"
         );
+        let options: &[u32] = if is_of_node { &[1, 1] } else { &[] };
+        assert_eq!(answer["shown"][2], json!(options), "no line ends in `--option`: {text}");
         let notes = report.lines().filter_map(|line| line.strip_prefix("note: "));
         for note in notes.filter(|note| !note.contains("too few to say")) {
             assert!(answer["shown"][1].as_str().unwrap().contains(note), "{note}: {answer}");

@@ -60,7 +60,8 @@ function showHead() {
   if (of && of.rowsAre !== "none") parts.push(count(of.samples, of.waits ? "wait" : "sample", of.waits ? "waits" : "samples"));
   if (of && nsPerWeight(of) > 0 && about.recorded?.askedRateHz) parts.push(`${grouped(about.recorded.askedRateHz)} samples a second of CPU time asked`);
   if (about.startMs > 0) parts.push(make("time", {}, new Date(about.startMs).toISOString().slice(0, 19).replace("T", " ") + " UTC"));
-  if (about.by) parts.push(about.by);
+  // A version does not stand alone.
+  if (about.by) parts.push(about.by.replace(/ (?=\S{1,12}$)/, "\u00a0"));
   const texts = parts.flatMap((part, at) => [at > 0 ? " \u00b7 " : "", part]);
   byId("recorded").replaceChildren(...texts);
 }
@@ -191,10 +192,10 @@ function showQuality() {
   byId("quality").dataset.state = state;
   const others = about.notes.length > 1 ? `; ${count(about.notes.length - 1, "further note", "further notes")}` : "";
   const note = about.notes.length > 0 ? ` \u00b7 ${about.notes[0]}${others}` : "";
-  byId("quality-line").replaceChildren(make("span", { class: "badge", "aria-hidden": true }, BADGES[state]), `Quality: ${line}${note}`);
+  byId("quality-line").replaceChildren(make("span", { class: "badge", "aria-hidden": true }, BADGES[state]), ...withOptions(`Quality: ${line}${note}`));
   const table = (/** @type {[string, string][]} */ of) =>
     make("dl", {}, ...of.map(([label, value]) => make("div", {}, make("dt", {}, label, MEANINGS[label] && make("small", {}, MEANINGS[label])), make("dd", {}, value))));
-  const parts = [...about.notes.map((note) => make("p", {}, note)), table(rows)];
+  const parts = [...about.notes.map((note) => make("p", {}, ...withOptions(note))), table(rows)];
   // sprof repeats its facts there for the Firefox Profiler.
   const shown = new Set(rows.map(([label]) => label));
   for (const section of about.extra) {

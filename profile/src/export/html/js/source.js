@@ -50,7 +50,7 @@ function sourceTab() {
   const parts = [
     profile.places && !isWide && make("div", { class: "bar" }, assemblySwitch()),
     !profile.places &&
-      make("p", { class: "legend bar" }, "A page in a file has no machine code: `sprof load --viewer` serves it, `sprof annotate` prints it."),
+      make("div", { class: "legend bar" }, make("div", {}, ...withOptions("A page in a file has no machine code: `sprof load --viewer` serves it, `sprof annotate` prints it."))),
     // Without its text, a file is a line above the code.
     make("div", { class: lines && code && !lines.element.querySelector(".list") ? "sides stacked" : "sides" }, lines?.element, code?.element),
   ];

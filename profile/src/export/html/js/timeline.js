@@ -240,16 +240,19 @@ function drawLine(context, line, y, height, width) {
   context.beginPath();
   context.strokeStyle = cssColor("--counter");
   context.lineWidth = 1.25;
-  let before = 0;
+  const xOf = (/** @type {number} */ time) => ((time - from) / (to - from)) * width;
+  let [before, level] = [0, 0];
   line.time.forEach((time, at) => {
-    const x = ((time - from) / (to - from)) * width;
-    const level = y + height - (line.value[at] / 65535) * (height - 2) - 1;
+    const x = xOf(time);
+    level = y + height - (line.value[at] / 65535) * (height - 2) - 1;
     if (at === 0) context.moveTo(x, level);
     // A rate is that of the time since the point before.
     if (line.rate) context.lineTo(at === 0 ? x : before, level);
     context.lineTo(x, level);
     before = x;
   });
+  // Files leave out what does not change. A process may have ended.
+  if (!line.rate && line.place === "machine") context.lineTo(xOf(profile.endUs), level);
   context.stroke();
 }
 

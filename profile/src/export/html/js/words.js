@@ -88,6 +88,11 @@ function hashOf(name) {
   return (hash ^ (hash >>> 15)) >>> 0;
 }
 
+/** The text. No line ends inside of an option of a command. @param {string} text */
+function withOptions(text) {
+  return text.split(/(\S*--\S+)/).map((part, at) => (at % 2 === 1 ? make("span", { class: "option" }, part) : part));
+}
+
 /** A colour of the style sheet. @param {string} name */
 function cssColor(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
