@@ -182,7 +182,7 @@ function chartTab() {
         context.fillStyle = root;
         context.fillRect(0, lane, width, CHART_ROW - 1);
         context.fillStyle = text;
-        context.fillText(callersInWords(block.above), 4, lane + CHART_ROW / 2);
+        context.fillText(fitted(context, callersInWords(block.above), width - 8, narrow), 4, lane + CHART_ROW / 2);
       }
       y += headPx(block);
       for (const { func, from, to, row } of block.boxes) {
