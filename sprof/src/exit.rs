@@ -46,6 +46,15 @@ impl Failure {
             status: FAILED,
         }
     }
+
+    /// The message; empty for [`Failure::BrokenPipe`].
+    pub(crate) fn message(self) -> String {
+        match self {
+            Failure::Failed { message, .. } | Failure::NothingRan { message, .. } => message,
+            Failure::Usage(error) => error.to_string(),
+            Failure::BrokenPipe => String::new(),
+        }
+    }
 }
 
 impl From<clap::Error> for Failure {

@@ -53,6 +53,12 @@ impl Canvas<'_> {
         self.put_in(x..self.width(), y, text, style)
     }
 
+    /// Writes a text to the end of the line. An ellipsis says that it is cut.
+    pub(super) fn put_to_end(&mut self, x: usize, y: usize, text: &str, style: Style) {
+        let space = self.width().saturating_sub(x);
+        self.put(x, y, &cut(&clean(text), space), style);
+    }
+
     /// Writes a text as far as these cells go; returns the column after it.
     pub(super) fn put_in(&mut self, cells: Range<usize>, y: usize, text: &str, style: Style) -> usize {
         let (x, end) = (cells.start, cells.end.min(self.width()));

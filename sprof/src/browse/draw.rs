@@ -44,15 +44,16 @@ pub(crate) fn draw(screen: &mut BrowseScreen, colors: ColorDepth, buffer: &mut B
     };
     screen.height = lines.saturating_sub(5 + foot.len() + above_rows).max(1);
     screen.page.scroll(screen.height);
-    screen.make_strips();
+    screen.fit_strips();
 
     let about = &screen.page.report.about;
     let (quality, is_limited) = &about.quality;
     canvas.line(0, &about.recorded, canvas.bold());
-    let (second, style) = match &about.selected {
-        Some(selected) => (format!("selected: {selected}"), canvas.bold()),
-        None if *is_limited => (format!("{}; quality (Q): {quality}", about.samples), canvas.warning()),
-        None => (about.samples.clone(), Style::new()),
+    let (second, style) = match (&about.selected, about.notes.first()) {
+        (Some(selected), _) => (format!("selected: {selected}"), canvas.bold()),
+        _ if *is_limited => (format!("{}; quality (Q): {quality}", about.samples), canvas.warning()),
+        (_, Some(note)) => (format!("{}; note (Q): {note}", about.samples), canvas.warning()),
+        (None, None) => (about.samples.clone(), Style::new()),
     };
     canvas.line(1, &second, style);
     match &screen.mode {
@@ -93,9 +94,9 @@ pub(crate) fn draw(screen: &mut BrowseScreen, colors: ColorDepth, buffer: &mut B
 fn text_page(canvas: &mut Canvas<'_>, page: &TextPage, height: usize) {
     canvas.line(2, &page.title, canvas.bold());
     let width = canvas.width();
-    let indent = " ".repeat(21.min(width / 4));
     let styled = page.lines.iter().skip(page.top);
     let lines = styled.flat_map(|(label, text, is_warning)| {
+        let indent = " ".repeat(label.chars().count().min(width / 3).max(2));
         let lines = wrapped_text(label, text, &indent, width).into_iter();
         lines.map(move |line| (line, *is_warning))
     });
@@ -124,12 +125,19 @@ fn tabs(canvas: &mut Canvas<'_>, screen: &BrowseScreen) {
     }
     let chosen = names.iter().position(|(_, is_chosen, _)| *is_chosen).unwrap_or(0);
     let width_from = |first: usize| -> usize { names[first..=chosen].iter().map(|(name, ..)| name.len() + 1).sum() };
+    // What is left out on either side has an ellipsis.
+    let width = canvas.width().saturating_sub(2);
     let first = (0..chosen)
-        .find(|first| width_from(*first) <= canvas.width())
+        .find(|first| width_from(*first) + 2 <= width)
         .unwrap_or(chosen);
-    let mut at = 0;
-    for (name, is_chosen, tab) in names.iter().skip(first) {
-        if at > 0 && at + name.len() > canvas.width() {
+    let mut at = if first == 0 {
+        0
+    } else {
+        canvas.put(0, 2, "\u{2026}", canvas.dim()) + 1
+    };
+    for (number, (name, is_chosen, tab)) in names.iter().enumerate().skip(first) {
+        if number > first && at + name.len() > width {
+            canvas.put(at, 2, "\u{2026}", canvas.dim());
             break;
         }
         let style = if *is_chosen { canvas.chosen() } else { canvas.dim() };
@@ -149,7 +157,11 @@ fn rows(canvas: &mut Canvas<'_>, page: &Page, height: usize) {
     let several = page.report.tables.len() > 1;
     let first = page.lines.get(page.top).map_or(0, table_of);
     if page.lines.is_empty() || page.report.tables.iter().all(|table| table.rows.is_empty()) {
-        canvas.line(4, "nothing to show: Q says why", Style::new());
+        let why = match page.report.measure.whole.is_zero() {
+            true => "nothing to show: Q says why",
+            false => "nothing of what is selected is in this view",
+        };
+        canvas.line(4, why, Style::new());
         return;
     }
     head(canvas, 3, page, first);
@@ -166,7 +178,7 @@ fn rows(canvas: &mut Canvas<'_>, page: &Page, height: usize) {
             PageLine::Head(_) => {}
             PageLine::Detail(table, row, detail) => {
                 let text = &page.report.tables[*table].rows[*row].details[*detail];
-                canvas.put(numbers + 2, y, text, canvas.dim());
+                canvas.put_to_end(numbers + 2, y, text, canvas.dim());
             }
             PageLine::Row(table, row) => {
                 let is_chosen = at == page.cursor;
@@ -205,7 +217,7 @@ fn head(canvas: &mut Canvas<'_>, y: usize, page: &Page, table: usize) {
         canvas.put(x, y, &cell, canvas.dim());
         x += column.width + 2;
     }
-    canvas.put(x, y, &page.report.tables[table].title, canvas.bold());
+    canvas.put_to_end(x, y, &page.report.tables[table].title, canvas.bold());
 }
 
 /// Fits name and place by the columns that their letters take: some take two.

@@ -20,8 +20,8 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, page: &Page, colors: &FunctionColors
         x = canvas.put(x, 3, column.cells[page.cursor].trim(), style) + 1;
         x = canvas.put(x, 3, &column.head, canvas.dim()) + 2;
     }
-    let after = canvas.put(x, 3, &row.name, canvas.bold());
-    canvas.put(after + 2, 3, &row.place, canvas.dim());
+    canvas.put_to_end(x, 3, &row.name, canvas.bold());
+    canvas.put_to_end(x + clean(&row.name).chars().count() + 2, 3, &row.place, canvas.dim());
     let width = canvas.width();
     for (at, row) in table.rows.iter().enumerate() {
         let Some(level) = row.depth.checked_sub(page.top).filter(|level| *level < height) else {

@@ -10,7 +10,7 @@ use ratatui_core::style::Style;
 use super::canvas::{Canvas, ClickTarget};
 use super::page::Page;
 use super::strips::{TimeStrips, strip_start};
-use crate::terminal::columns::cut;
+use crate::terminal::columns::{cut, cut_start};
 
 /// What is chosen, in figures.
 fn figures(strips: &TimeStrips, page: &Page) -> String {
@@ -51,10 +51,13 @@ fn seconds(seconds: f64) -> String {
 /// Lines of the axis and of all threads, above the rows.
 pub(super) const LINES_ABOVE: usize = 2;
 
+/// Fewest columns of a thread's number behind its name.
+const LEAST_PLACE: usize = 6;
+
 /// Draws the figures of the chosen time, the axis, and a strip of all threads and of each.
 pub(super) fn draw(canvas: &mut Canvas<'_>, page: &Page, strips: &TimeStrips, height: usize) {
     let start = strip_start(canvas.width());
-    canvas.put(0, 3, &figures(strips, page), canvas.bold());
+    canvas.put_to_end(0, 3, &figures(strips, page), canvas.bold());
 
     // The axis has its ends, and the chosen cells.
     let ends = [strips.edges_s.first(), strips.edges_s.last()].map(|edge| seconds(edge.copied().unwrap_or(0.0)));
@@ -86,12 +89,21 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, page: &Page, strips: &TimeStrips, he
             style.patch(canvas.bold()),
         );
         let space = start.saturating_sub(after + 3);
-        let name = match row.place.is_empty() {
-            true => row.name.clone(),
-            false => format!("{}  {}", row.name, row.place),
+        let name = cut(&row.name, space);
+        // Its end has the number of the thread.
+        let left = space.saturating_sub(name.chars().count() + 2);
+        let place = if left < LEAST_PLACE {
+            String::new()
+        } else {
+            cut_start(&row.place, left)
         };
         canvas.clickable(0..start, y, ClickTarget::Line(at));
-        canvas.put_in(after + 2..start.saturating_sub(1), y, &cut(&name, space), style);
+        canvas.put_in(
+            after + 2..start.saturating_sub(1),
+            y,
+            &format!("{name}  {place}"),
+            style,
+        );
         if let Some(costs) = strips.parts.threads.get(at) {
             strip(canvas, y, costs, highest);
         }

@@ -186,7 +186,7 @@ impl Page {
         self.cursor = found.unwrap_or(0);
     }
 
-    /// Scrolls so that the cursor is among `height` lines.
+    /// Scrolls so that the cursor is among `height` lines, with what stands below its row.
     pub(crate) fn scroll(&mut self, height: usize) {
         let height = height.max(1);
         if self.flame.is_some() {
@@ -205,7 +205,24 @@ impl Page {
         if is_first {
             self.top = 0;
         }
-        self.top = self.top.min(self.cursor).max((self.cursor + 1).saturating_sub(height));
+        let after = self.lines.iter().skip(self.cursor + 1);
+        let below = after.take_while(|line| !matches!(line, PageLine::Row(..))).count();
+        let end = self.cursor + 1 + below.min(height - 1);
+        self.top = self.top.min(self.cursor).max(end.saturating_sub(height));
+    }
+
+    /// Goes to the next or previous `height` lines; from the last ones, to the last row.
+    pub(crate) fn turn(&mut self, height: usize, forwards: bool) {
+        let last = self.lines.len().saturating_sub(height);
+        let top = match forwards {
+            true => (self.top + height).min(last),
+            false => self.top.saturating_sub(height),
+        };
+        match top == self.top {
+            true => self.choose(if forwards { usize::MAX } else { 0 }, !forwards),
+            false => self.choose(top, true),
+        }
+        self.top = top;
     }
 
     /// Moves the cursor in a flame graph of this width in columns; false for keys of other pictures.

@@ -8,22 +8,32 @@ use super::shown::Picture;
 use super::strips::{TimeStrips, strip_start};
 
 impl BrowseScreen {
-    /// Makes the strips of a timeline for the width of the screen.
-    pub(super) fn make_strips(&mut self) {
-        let cells = self.width.saturating_sub(strip_start(self.width)).max(1);
-        let earlier = self.page.strips.as_ref();
-        if self.shown.picture != Picture::Timeline || earlier.is_some_and(|strips| strips.cells() == cells) {
+    /// Makes the strips of a timeline anew if the screen has another width.
+    pub(super) fn fit_strips(&mut self) {
+        match self.page.strips.take() {
+            Some(strips) if strips.cells() == self.strip_cells() => self.page.strips = Some(strips),
+            earlier => self.make_strips(earlier.as_ref()),
+        }
+    }
+
+    /// Makes the strips of a timeline. The time that is chosen in earlier ones stays chosen.
+    pub(super) fn make_strips(&mut self, earlier: Option<&TimeStrips>) {
+        if self.shown.picture != Picture::Timeline {
             return;
         }
         // The report has refused a selection that fails.
         let Ok(selection) = select(&self.input.data, &self.shown.select.filter()) else {
             return;
         };
-        let mut strips = TimeStrips::new(&selection, self.shown.select.part.time_range, cells);
+        let mut strips = TimeStrips::new(&selection, self.shown.select.part.time_range, self.strip_cells());
         if let Some(earlier) = earlier {
             strips.keep_state(earlier);
         }
         self.page.strips = Some(strips);
+    }
+
+    fn strip_cells(&self) -> usize {
+        self.width.saturating_sub(strip_start(self.width)).max(1)
     }
 
     /// Moves in the time of a timeline; false for keys of other pictures.

@@ -105,13 +105,11 @@ impl BrowseScreen {
 
     /// The command that prints what is shown.
     pub(crate) fn command(&self) -> String {
-        if let ScreenMode::Text(TextPage {
-            command: Some(command), ..
-        }) = &self.mode
-        {
-            return command.clone();
-        }
-        self.shown.command(&self.file)
+        let of_page = match &self.mode {
+            ScreenMode::Text(page) | ScreenMode::Search(_, Some(page)) => page.command.clone(),
+            ScreenMode::Rows | ScreenMode::Search(_, None) => None,
+        };
+        of_page.unwrap_or_else(|| self.shown.command(&self.file))
     }
 
     /// The tabs that the file has data for.
@@ -161,14 +159,14 @@ impl BrowseScreen {
     }
 
     pub(super) fn act(&mut self, asked: KeyAction) {
-        let (cursor, height) = (self.page.cursor, self.height);
+        let cursor = self.page.cursor;
         match asked {
             asked if self.shown.picture == Picture::Flame && self.page.move_frame(asked, self.width) => {}
             asked if self.move_time(asked) => {}
             KeyAction::Up => self.page.choose(cursor.saturating_sub(1), false),
             KeyAction::Down => self.page.choose(cursor + 1, true),
-            KeyAction::PageUp => self.page.choose(cursor.saturating_sub(height), false),
-            KeyAction::PageDown => self.page.choose(cursor + height, true),
+            KeyAction::PageUp => self.page.turn(self.height, false),
+            KeyAction::PageDown => self.page.turn(self.height, true),
             KeyAction::First => self.page.choose(0, true),
             KeyAction::Last => self.page.choose(usize::MAX, false),
             KeyAction::Enter => self.enter(),
@@ -235,8 +233,9 @@ impl BrowseScreen {
         match made {
             Ok((mut page, input)) => {
                 page.keep_state(&self.page);
-                self.page = page;
+                let earlier = std::mem::replace(&mut self.page, page);
                 self.set_input(input);
+                self.make_strips(earlier.strips.as_ref());
             }
             Err(failure) => self.fail(failure),
         }
@@ -283,13 +282,10 @@ impl BrowseScreen {
     }
 
     fn fail(&mut self, failure: Failure) {
-        let message = match failure {
-            Failure::Failed { message, .. } | Failure::NothingRan { message, .. } => message,
-            Failure::Usage(error) => error.to_string(),
-            // Nothing is written to stdout here.
-            Failure::BrokenPipe => String::new(),
-        };
-        self.message = one_line(&message).into_owned();
+        let message = failure.message();
+        // The command below has the file.
+        let of_file = message.strip_prefix(&format!("{}: ", self.file.display()));
+        self.message = one_line(of_file.unwrap_or(&message)).into_owned();
     }
 
     fn undo(&mut self) {
@@ -300,6 +296,7 @@ impl BrowseScreen {
         // The file may have been read again since.
         if self.show(shown, false) {
             self.page.keep_state(&earlier);
+            self.make_strips(earlier.strips.as_ref());
         }
     }
 
@@ -395,10 +392,15 @@ impl BrowseScreen {
             Ok(lines) => {
                 let mut words = vec!["annotate".to_owned(), self.file.display().to_string(), function.clone()];
                 words.extend(self.shown.select.words());
+                let hottest = hottest(&lines);
                 self.mode = ScreenMode::Text(TextPage {
                     title: String::new(),
                     lines: lines.into_iter().map(|line| (String::new(), line, false)).collect(),
-                    top: 0,
+                    top: if hottest < self.height {
+                        0
+                    } else {
+                        hottest - self.height / 2
+                    },
                     command: Some(line(&words)),
                 });
             }
@@ -472,6 +474,14 @@ impl BrowseScreen {
             command: None,
         }
     }
+}
+
+/// The first line with the largest share.
+fn hottest(lines: &[String]) -> usize {
+    let share = |line: &String| -> Option<f64> { line.trim_start().split_once(" %")?.0.parse().ok() };
+    let shares = lines.iter().map(|line| share(line).unwrap_or(0.0)).enumerate();
+    let most = shares.rev().max_by(|a, b| a.1.total_cmp(&b.1));
+    most.map_or(0, |(line, _)| line)
 }
 
 fn is_warning(style: Option<crate::terminal::style::Style>) -> bool {

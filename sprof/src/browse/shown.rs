@@ -4,6 +4,8 @@ use std::path::Path;
 
 use profile::data::Data;
 use profile::text::one_line;
+use profile::view::cost::Cost;
+use profile::view::cost_scale::CostScale;
 use profile::view::select::select;
 use recording::command::{own, quoted};
 
@@ -87,6 +89,10 @@ impl ShownTab {
     pub(crate) fn has_data(&self, file: &Path, data: &Data) -> bool {
         match &self.view {
             _ if self.picture == Picture::Timeline => has_times(data),
+            View::Parallelism => {
+                let is_time = CostScale::new(data, Cost::default()).time_ms(Cost::default()).is_some();
+                has_times(data) && is_time
+            }
             View::Markers => data.threads.iter().any(|thread| !thread.markers.is_empty()),
             view => calls::check_views(file, data, std::slice::from_ref(view)).is_ok(),
         }

@@ -56,11 +56,14 @@ impl TimeStrips {
         self.edges_s.len() - 1
     }
 
-    /// Keeps what is chosen on strips of another width.
+    /// Chooses the time that is chosen in other strips.
     pub(crate) fn keep_state(&mut self, earlier: &TimeStrips) {
-        let (cells, before) = (self.cells(), earlier.cells().max(1));
-        let scaled = |cell: usize| (cell * cells / before).min(cells.saturating_sub(1));
-        (self.cursor, self.anchor) = (scaled(earlier.cursor), earlier.anchor.map(scaled));
+        let same_time = |cell: usize| {
+            let middle_s = (earlier.edges_s[cell] + earlier.edges_s[cell + 1]) / 2.0;
+            let cells_before = self.edges_s[1..].partition_point(|end_s| *end_s <= middle_s);
+            cells_before.min(self.cells().saturating_sub(1))
+        };
+        (self.cursor, self.anchor) = (same_time(earlier.cursor), earlier.anchor.map(same_time));
     }
 
     pub(crate) fn choose(&mut self, cell: usize) {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::target::ResultTarget;
 use crate::args::{Format, ReportArgs, View};
-use crate::exit::Outcome;
+use crate::exit::{Failure, Outcome};
 use crate::input;
 use crate::output::file_kind::FileKind;
 use crate::report::build::TableExtent;
@@ -24,21 +24,7 @@ const NUMBER_ROWS: usize = 8;
 pub(crate) fn run(args: &ReportArgs) -> Outcome {
     let term = Term::stderr(args.select.messages.verbosity());
     let target = ResultTarget::for_text(args.output.as_deref(), kind(args.format()))?;
-    let wanted = args.select.wanted();
-    let input = match args.view.contains(&View::Markers) {
-        true => input::open_with_markers(&args.file, &wanted, &args.select.symbols, &term)?,
-        false => input::open(&args.file, wanted, &args.select.symbols, &term)?,
-    };
-    let views = match args.view.as_slice() {
-        [] => &[View::Summary][..],
-        views => views,
-    };
-    let report = ReportRequest {
-        file: &args.file,
-        select: &args.select,
-        views,
-    }
-    .answer(&input, |view| extent(args, view))?;
+    let report = report(args, &term)?;
     let page = match &target {
         ResultTarget::Screen => TextWidth {
             columns: style::stdout_columns(),
@@ -50,6 +36,24 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
         },
     };
     target.write(&term, |out| write(&report, args.format(), page, out))
+}
+
+pub(crate) fn report(args: &ReportArgs, term: &Term) -> Result<Report, Failure> {
+    let wanted = args.select.wanted();
+    let input = match args.view.contains(&View::Markers) {
+        true => input::open_with_markers(&args.file, &wanted, &args.select.symbols, term)?,
+        false => input::open(&args.file, wanted, &args.select.symbols, term)?,
+    };
+    let views = match args.view.as_slice() {
+        [] => &[View::Summary][..],
+        views => views,
+    };
+    let request = ReportRequest {
+        file: &args.file,
+        select: &args.select,
+        views,
+    };
+    request.answer(&input, |view| extent(args, view))
 }
 
 fn kind(format: Format) -> FileKind {

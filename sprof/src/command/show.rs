@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 use server::{BrowserNotice, Content, IDLE_TIME, Links, Listener, Server, ServerEnd};
 use symbolicator::{Symbolicator, api};
@@ -79,23 +80,31 @@ impl ServedProfile {
         let (links, verbosity) = (self.links.clone(), args.input.verbosity());
         // The listed causes are those of a page from another origin.
         let is_ours = links.ui == links.origin;
+        let shown = Arc::new(Mutex::new(()));
+        let screen = shown.clone();
         let noticed = move |notice| {
-            let term = Term::stderr(verbosity);
-            match notice {
-                BrowserNotice::Blocked if is_ours => {}
-                BrowserNotice::Blocked => blocked(&term, &links),
-                BrowserNotice::Unreachable => term.warning(format_args!(
-                    "the browser does not reach {}, so it shows the built-in viewer",
-                    links.ui
-                )),
-            }
+            let say = move || {
+                // Else the message would stand in the profile that is on the screen.
+                let _screen = screen.lock();
+                let term = Term::stderr(verbosity);
+                match notice {
+                    BrowserNotice::Blocked if is_ours => {}
+                    BrowserNotice::Blocked => blocked(&term, &links),
+                    BrowserNotice::Unreachable => term.warning(format_args!(
+                        "the browser does not reach {}, so it shows the built-in viewer",
+                        links.ui
+                    )),
+                }
+            };
+            // Until the screen is free the server must go on.
+            drop(thread::Builder::new().name("notice".into()).spawn(say));
         };
         let server = Server::start(listener, content, (!args.keep).then_some(IDLE_TIME), noticed)?;
         let browsed = self.browsed.filter(|_| terminal::is_usable());
         let keys = browsed.as_ref().and_then(|_| WaitingKeys::take());
         open(term, args, address, &self.links, keys.is_some());
         if let (Some(browsed), Some(keys)) = (browsed, keys) {
-            browse_meanwhile(&browsed, keys, &server, term);
+            browse_meanwhile(&browsed, keys, &server, &shown, term);
         }
         if server.wait() == ServerEnd::Idle {
             term.line("ended: nobody has asked for anything for 8 hours; --keep serves until Ctrl-C");
@@ -104,8 +113,8 @@ impl ServedProfile {
     }
 }
 
-/// Opens the file in the terminal when asked by a key, until the server ends.
-fn browse_meanwhile(browsed: &BrowseArgs, keys: WaitingKeys, server: &Server, term: &Term) {
+/// Opens the file in the terminal when asked by a key, until the server ends. `shown` is held while it is open.
+fn browse_meanwhile(browsed: &BrowseArgs, keys: WaitingKeys, server: &Server, shown: &Mutex<()>, term: &Term) {
     let mut keys = Some(keys);
     while let Some(waiting) = &keys
         && !server.is_over()
@@ -113,11 +122,11 @@ fn browse_meanwhile(browsed: &BrowseArgs, keys: WaitingKeys, server: &Server, te
         match waiting.wait() {
             Ok(Some(b'b')) => {
                 drop(keys.take());
-                match browse::show(browsed.clone()) {
-                    Ok(_) => {}
-                    Err(Failure::Failed { message, .. }) => term.error(message),
-                    Err(_) => term.error("the profile cannot be shown"),
+                let screen = shown.lock();
+                if let Err(failure) = browse::show(browsed.clone()) {
+                    term.error(failure.message());
                 }
+                drop(screen);
                 keys = WaitingKeys::take();
             }
             Ok(_) => {}

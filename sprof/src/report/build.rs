@@ -455,7 +455,8 @@ impl Build<'_> {
             };
             ReportRow {
                 name: row.name,
-                place,
+                // Some files have no numbers of processes.
+                place: if row.pid.is_empty() { String::new() } else { place },
                 own: Some(row.own),
                 other: has_other.then_some(row.other_kind),
                 fields,

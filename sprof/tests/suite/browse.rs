@@ -83,35 +83,26 @@ pub(crate) fn rows(report: &str) -> Vec<String> {
 #[test]
 fn the_screen_has_the_figures_of_the_report_also_when_it_changes_stops_and_is_taken_away() {
     let folder = temp_dir();
-    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let folded = file("a.folded");
+    let folded = folder.path().join("a.folded").to_str().unwrap().to_owned();
     std::fs::write(&folded, "main;parse;read 60\nmain;parse 25\nmain;write 10\nidle 5\n").unwrap();
-    let [pprof, callgrind] = ["a.pb.gz", "a.callgrind"].map(file);
-    for (format, path) in [("pprof", &pprof), ("callgrind", &callgrind)] {
-        run(&["export", &folded, "-f", format, "-o", path]);
-    }
     let own = env!("CARGO_BIN_EXE_sprof");
     let environment = [("TERM", "xterm"), ("NO_COLOR", "1"), ("SPROF_CACHE", "off")];
-    // One after the other on one terminal; the shell has a job control of its own.
+    // The shell has a job control of its own.
     let line = format!(
-        "set -m; tty > tty; stty cols 80 rows 24; for file in {folded} {pprof} {callgrind}; do '{own}' browse $file; done; \
-         '{own}' browse {folded}; echo stopped=$?; fg; echo ended=$?; stty -a; cat"
+        "set -m; tty > tty; stty cols 80 rows 24; '{own}' browse {folded}; echo stopped=$?; fg; echo ended=$?; stty -a; \
+         cat"
     );
     let Some(mut terminal) = Terminal::of_shell(&line, &environment) else {
         return;
     };
-    for path in [&folded, &pprof, &callgrind] {
-        let shown = wait_for(&terminal, 80, 24, &format!("report {path} --view functions"));
-        let expected = rows(&run(&["report", path, "--view", "functions", "--limit", "0"]));
-        assert_eq!(expected.len(), 5, "{expected:?}");
-        for (line, expected) in shown[4..9].iter().zip(&expected) {
-            assert_eq!(&words(line), expected, "{shown:#?}");
-        }
-        terminal.press("q");
+    let shown = wait_for(&terminal, 80, 24, &format!("report {folded} --view functions"));
+    let expected = rows(&run(&["report", &folded, "--view", "functions", "--limit", "0"]));
+    assert_eq!(expected.len(), 5, "{expected:?}");
+    for (line, expected) in shown[4..9].iter().zip(&expected) {
+        assert_eq!(&words(line), expected, "{shown:#?}");
     }
 
     // Callers of the second function, in a terminal that becomes larger.
-    wait_for(&terminal, 80, 24, &format!("report {folded} --view functions"));
     terminal.press("\u{1b}[B\r");
     let callers = "--view 'callers=parse' --min-percent 0.1 --limit 0";
     wait_for(&terminal, 80, 24, callers);

@@ -235,9 +235,13 @@ fn over_ssh_the_tunnel_is_printed_and_b_opens_the_profile_in_the_terminal() {
     terminal.wait_for("until Ctrl-C; b opens the profile in this terminal");
     terminal.press("b");
     terminal.wait_for("Tab: next view");
+    // What the server has to say of a browser waits until the screen is free.
+    ask(&terminal.text(), "GET", "view/?instead", "");
     terminal.press("q");
     terminal.wait_for("\u{1b}[?1049l");
+    terminal.wait_for("does not reach");
     let (status, text) = terminal.interrupt();
+    assert!(text.find("does not reach") > text.rfind("\u{1b}[?1049l"), "{text}");
     assert_eq!(status, Some(0), "{text}");
     assert!(text.contains("ssh -N -L ") && text.contains("ada@192.0.2.1"), "{text}");
 }

@@ -3,26 +3,23 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use profile::export::{Picked, PickedTime, pprof};
-
-use super::{golden, lines, press, read};
+use super::files::file;
+use super::{lines, press, read};
 use crate::args::SelectArgs;
 use crate::browse::screen::BrowseScreen;
-
-/// Blocks of valgrind's DHAT: two places, one below the other's caller.
-const DHAT: &str = r#"{"dhatFileVersion": 2, "mode": "heap", "verb": "Allocated", "bklt": true, "bkacc": true,
-    "tu": "instrs", "Mtu": "Minstr", "tuth": 500, "cmd": "./app", "pid": 7, "te": 9000, "tg": 4000,
-    "pps": [{"tb": 6000, "tbk": 60, "tl": 900, "mb": 3000, "mbk": 30, "gb": 3000, "gbk": 30, "eb": 0, "ebk": 0,
-             "rb": 100, "wb": 200, "fs": [1, 2]},
-            {"tb": 2000, "tbk": 10, "tl": 900, "mb": 1000, "mbk": 5, "gb": 500, "gbk": 5, "eb": 0, "ebk": 0,
-             "rb": 100, "wb": 200, "fs": [1, 3, 2]}],
-    "ftbl": ["[root]", "0x1: malloc (vg_replace_malloc.c:381)", "0x2: main (app.c:9)", "0x3: grow (app.c:5)"]}"#;
 
 /// Keys, columns, lines.
 type KeysAndSize = (&'static str, u16, u16);
 
 /// Files, and what is done with each.
-const SCREENS: [(&str, &[KeysAndSize]); 8] = [
+const SCREENS: [(&str, &[KeysAndSize]); 12] = [
+    (
+        "cpu.json.gz",
+        &[("t\tr>>>>>", 80, 24), ("\u{8}", 120, 40), ("\u{8}\u{8}\u{8}", 80, 24)],
+    ),
+    ("waits.json.gz", &[("w", 80, 24), ("t", 80, 24)]),
+    ("heap.json.gz", &[("\u{8}", 120, 40)]),
+    ("cachegrind.out", &[("", 80, 24), ("\n", 120, 40)]),
     ("example.folded", &[("", 80, 24), ("\t\t", 80, 24), ("\tE", 120, 40)]),
     ("example.callgrind", &[("", 80, 24), ("\n", 120, 40)]),
     ("example.perf-script", &[("\t\t", 80, 24), ("t\t", 120, 40)]),
@@ -38,22 +35,6 @@ const SCREENS: [(&str, &[KeysAndSize]); 8] = [
     ("app.pb.gz", &[("", 80, 24), ("\t\t", 120, 40)]),
     ("app.dhat.json", &[("", 80, 24), ("\t\t", 120, 40)]),
 ];
-
-/// A file of this name: one of the goldens of the reader's tests, or one that is made.
-fn file(name: &str, folder: &Path) -> std::path::PathBuf {
-    let path = folder.join(name);
-    match name {
-        "app.dhat.json" => std::fs::write(&path, DHAT).unwrap(),
-        "app.pb.gz" => {
-            let input = read(&golden("example.perf-script"), &SelectArgs::default(), false);
-            let mut bytes = Vec::new();
-            pprof::write(&Picked::new(&input.data, PickedTime::Cpu), &mut bytes).unwrap();
-            std::fs::write(&path, bytes).unwrap();
-        }
-        _ => return golden(name),
-    }
-    path
-}
 
 #[test]
 fn screens_are_those_that_were_blessed() {

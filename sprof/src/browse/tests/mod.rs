@@ -1,5 +1,7 @@
 //! The screen without a terminal: keys go in, cells are read.
 
+mod figures;
+mod files;
 mod flame;
 mod goldens;
 mod timeline;
@@ -7,10 +9,9 @@ mod timeline;
 use std::path::{Path, PathBuf};
 
 use clap::FromArgMatches;
-use ratatui_core::backend::TestBackend;
 use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
 use ratatui_core::style::Color;
-use ratatui_core::terminal::Terminal;
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::{Value, json};
 
@@ -20,10 +21,9 @@ use super::keys::HELP;
 use super::screen::{AfterKey, BrowseScreen};
 use super::shown::Picture;
 use crate::args::{self, ReportArgs, SelectArgs};
+use crate::command;
 use crate::input;
-use crate::report::build::TableExtent;
 use crate::report::json as report_json;
-use crate::report::request::ReportRequest;
 use crate::terminal::{Term, Verbosity};
 
 fn golden(name: &str) -> PathBuf {
@@ -47,7 +47,10 @@ fn screen(path: &Path) -> BrowseScreen {
         path.to_owned(),
         SelectArgs::default(),
         Box::new(move |select, has_markers| Ok(read(&file, select, has_markers))),
-        Box::new(|_, _, function, columns| Ok(vec![format!("{function} in {columns} columns"); 90])),
+        Box::new(|_, _, function, columns| {
+            let lines = (0..90).map(|line| format!("{:4} %  {function} in {columns} columns", line % 70));
+            Ok(lines.collect())
+        }),
     )
     .unwrap()
 }
@@ -57,6 +60,7 @@ fn press(screen: &mut BrowseScreen, keys: &str) {
         let code = match letter {
             '\n' => KeyCode::Enter,
             '\t' => KeyCode::Tab,
+            '\u{8}' => KeyCode::BackTab,
             '\u{1b}' => KeyCode::Esc,
             '<' => KeyCode::Left,
             '>' => KeyCode::Right,
@@ -67,9 +71,9 @@ fn press(screen: &mut BrowseScreen, keys: &str) {
 }
 
 fn cells(screen: &mut BrowseScreen, colors: ColorDepth, width: u16, height: u16) -> Buffer {
-    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| draw(screen, colors, frame.buffer_mut())).unwrap();
-    terminal.backend().buffer().clone()
+    let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
+    draw(screen, colors, &mut buffer);
+    buffer
 }
 
 fn lines(screen: &mut BrowseScreen, width: u16, height: u16) -> Vec<String> {
@@ -78,112 +82,23 @@ fn lines(screen: &mut BrowseScreen, width: u16, height: u16) -> Vec<String> {
     (0..height).map(|y| line(y).trim_end().to_owned()).collect()
 }
 
-/// The JSON of the report that the command at the foot asks for, of what was read of its file.
-fn report(screen: &BrowseScreen, input: &input::Input) -> Value {
+/// The JSON of the command at the foot.
+fn report(screen: &BrowseScreen) -> Value {
     let words = shlex::split(&screen.command()).unwrap();
     let matches = args::definition().try_get_matches_from(words).unwrap();
     let args = ReportArgs::from_arg_matches(matches.subcommand_matches("report").unwrap()).unwrap();
-    assert_eq!(args.limit, Some(0));
-    let request = ReportRequest {
-        file: &args.file,
-        select: &args.select,
-        views: &args.view,
-    };
-    let extent = TableExtent {
-        rows: usize::MAX,
-        min_percent: args.min_percent,
-        no_frame_of_all: false,
-        sort: args.sort,
-        of_event: false,
-    };
-    let report = request.answer(input, |_| extent);
+    let report = command::report::report(&args, &Term::stderr(Verbosity::Quiet)).unwrap();
     let mut out = Vec::new();
-    report_json::write(&report.unwrap(), &mut out).unwrap();
+    report_json::write(&report, &mut out).unwrap();
     serde_json::from_slice(&out).unwrap()
-}
-
-/// The shares that the JSON has for the first column of a view, as text has them.
-fn shares(report: &Value) -> Vec<String> {
-    let mut shares = Vec::new();
-    for view in report["views"].as_array().unwrap() {
-        let key = match view["id"].as_str().unwrap() {
-            "tree" | "bottom_up" | "callers" | "callees" => "total",
-            _ => "self",
-        };
-        for row in view["rows"].as_array().unwrap() {
-            let key = if row.get(key).is_some() { key } else { "total" };
-            let percent = 100.0 * row[key]["share"].as_f64().unwrap();
-            shares.push(match percent {
-                0.0 => "-".to_owned(),
-                percent if percent < 0.05 => "< 0.1 %".to_owned(),
-                percent => format!("{percent:.1} %"),
-            });
-        }
-    }
-    shares
 }
 
 /// The first column of the drawn rows.
 fn drawn(screen: &mut BrowseScreen) -> Vec<String> {
-    if screen.page.report.tables.iter().all(|table| table.rows.is_empty()) {
-        return Vec::new();
-    }
-    let several = screen.page.report.tables.len() > 1;
-    let height = screen.page.lines.len() + 20;
-    let lines = lines(screen, 200, u16::try_from(height).unwrap());
-    let is_timeline = screen.shown.picture == Picture::Timeline;
-    let rows = lines
-        .iter()
-        .skip(if is_timeline { 6 } else { 4 })
-        .take_while(|line| !line.starts_with("?: keys"));
-    let first = |line: &String| {
-        let cell = line.get(2..).unwrap_or_default().trim_start().to_owned();
-        cell.split("  ").next().unwrap_or_default().to_owned()
-    };
-    let is_row = |cell: &String| cell == "-" || cell.ends_with(" %");
-    let found = rows
-        .map(first)
-        .filter(|cell| is_row(cell) || (!several && !cell.is_empty()));
-    found.collect()
-}
-
-#[test]
-fn every_view_has_the_figures_of_the_command_at_its_foot() {
-    let mut compared = 0;
-    for name in [
-        "example.folded",
-        "example.callgrind",
-        "firefox-153.json.gz",
-        "samply-0.13.1.json.gz",
-    ] {
-        let mut screen = screen(&golden(name));
-        let inputs = [false, true].map(|has_markers| read(&golden(name), &SelectArgs::default(), has_markers));
-        let input = |screen: &BrowseScreen| &inputs[usize::from(screen.shown.view == args::View::Markers)];
-        let views = screen.tabs().len();
-        for _ in 0..views {
-            press(&mut screen, "E");
-            let report = report(&screen, input(&screen));
-            let has_shares =
-                screen.page.flame.is_none() && screen.page.report.tables.iter().all(|table| table.headings.is_empty());
-            if has_shares {
-                let (shares, drawn) = (shares(&report), drawn(&mut screen));
-                assert_eq!(drawn, shares, "{name}: {}", screen.command());
-                compared += shares.len();
-            }
-            press(&mut screen, "\t");
-        }
-        // Callers and callees of the first function, if the file has calls.
-        press(&mut screen, "\nE");
-        if screen.command().contains("callers=") {
-            assert_eq!(
-                drawn(&mut screen),
-                shares(&report(&screen, input(&screen))),
-                "{name}: {}",
-                screen.command()
-            );
-        }
-    }
-    assert!(compared > 500, "{compared}");
+    let lines = lines(screen, 200, 60);
+    let rows = lines.iter().skip(4).take_while(|line| !line.is_empty());
+    let first = |line: &String| line[2..].trim_start().split("  ").next().unwrap_or_default().to_owned();
+    rows.map(first).collect()
 }
 
 #[test]
@@ -196,7 +111,7 @@ fn keys_select_and_are_taken_back() {
     assert_eq!(
         shown[2..8],
         [
-            "functions tree flame bottom-up lines threads processes",
+            "functions tree flame bottom-up lines threads processes …",
             "    self  samples   total  Functions",
             "  60.0 %       60  60.0 %  read",
             "  25.0 %       25  85.0 %  parse",
@@ -275,7 +190,7 @@ fn keys_select_and_are_taken_back() {
 
     press(&mut screen, "?");
     assert!(
-        lines(&mut screen, 80, 40)
+        lines(&mut screen, 120, 40)
             .iter()
             .any(|line| line.starts_with("Ctrl-Z "))
     );
@@ -300,10 +215,8 @@ fn a_thread_and_a_process_are_shown_alone() {
         "{}",
         screen.command()
     );
-    let input = read(&golden("samply-0.13.1.json.gz"), &SelectArgs::default(), false);
-    let report = report(&screen, &input);
-    assert_eq!(drawn(&mut screen), shares(&report));
-    assert_eq!(report["selection"]["conditions"][0], "threads 2176.1");
+    figures::compare(&mut screen);
+    assert_eq!(report(&screen)["selection"]["conditions"][0], "threads 2176.1");
     press(&mut screen, "up\n");
     assert!(
         screen.command().contains("--process 2176.1 --view functions"),
@@ -319,8 +232,12 @@ fn a_function_is_annotated_in_the_width_of_the_screen() {
     press(&mut screen, "a");
     let shown = lines(&mut screen, 100, 24);
     assert!(shown[4].ends_with(" in 100 columns"), "{shown:#?}");
+    // The hottest line is on the screen.
+    assert!(shown.iter().any(|line| line.starts_with("  69 %")), "{shown:#?}");
     assert!(screen.command().contains("annotate "), "{}", screen.command());
-    press(&mut screen, "G");
+    press(&mut screen, "/");
+    assert!(screen.command().contains("annotate "), "{}", screen.command());
+    press(&mut screen, "\u{1b}G");
     assert!(lines(&mut screen, 100, 24)[20].ends_with(" in 100 columns"));
     // Its text is searched, as rows are.
     press(&mut screen, "\u{1b}?/TAKES back\n");

@@ -2,8 +2,7 @@
 
 use ratatui_crossterm::crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 
-use super::{drawn, golden, lines, press, read, report, screen};
-use crate::args::SelectArgs;
+use super::{drawn, golden, lines, press, report, screen};
 use crate::browse::screen::BrowseScreen;
 use crate::browse::shown::Picture;
 
@@ -26,8 +25,8 @@ fn point(screen: &mut BrowseScreen, kind: MouseEventKind, column: usize, row: us
 const DOWN: MouseEventKind = MouseEventKind::Down(MouseButton::Left);
 
 /// Samples of all threads, and of the first, that the report on the screen's command has.
-fn samples(screen: &BrowseScreen, name: &str) -> [u64; 2] {
-    let report = report(screen, &read(&golden(name), &SelectArgs::default(), false));
+fn samples(screen: &BrowseScreen) -> [u64; 2] {
+    let report = report(screen);
     let rows = report["views"][0]["rows"].as_array().unwrap();
     let samples = |row: &serde_json::Value| row["self"]["samples"].as_u64().unwrap();
     [rows.iter().map(samples).sum(), rows.first().map_or(0, samples)]
@@ -38,7 +37,7 @@ fn a_range_of_the_timeline_has_the_samples_of_the_report_in_that_time() {
     for name in ["samply-0.13.1.json.gz", "firefox-153.json.gz"] {
         let mut screen = screen(&golden(name));
         turn_to_timeline(&mut screen);
-        let all = samples(&screen, name);
+        let all = samples(&screen);
         lines(&mut screen, 80, 24);
         let chosen = |screen: &BrowseScreen| screen.page.strips.as_ref().unwrap().costs(0).map(|cost| cost.samples);
         // All cells together are all samples.
@@ -57,7 +56,7 @@ fn a_range_of_the_timeline_has_the_samples_of_the_report_in_that_time() {
             let first = screen.page.row().map(|row| row.place.clone());
             press(&mut screen, "\n");
             assert!(screen.command().contains("--view threads"), "{}", screen.command());
-            let after = samples(&screen, name);
+            let after = samples(&screen);
             assert!(screen.command().contains("--time-range"), "{}", screen.command());
             assert_eq!(after[0], before[0], "{name}: {}", screen.command());
             if screen.page.report.tables[0].rows.first().map(|row| row.place.clone()) == first {
@@ -67,7 +66,7 @@ fn a_range_of_the_timeline_has_the_samples_of_the_report_in_that_time() {
             press(&mut screen, ">>>>>>>>>>>>>>>>>>>>>>>>>>>>>>>>>>>>>>>>");
         }
         press(&mut screen, "uu");
-        assert_eq!(samples(&screen, name), all);
+        assert_eq!(samples(&screen), all);
     }
 }
 
@@ -81,7 +80,12 @@ fn strips_show_when_threads_ran() {
     assert!(shown[5].contains("all") && shown[5].contains('\u{2588}'), "{shown:#?}");
     assert!(shown[6].trim_start().contains(" % "), "{shown:#?}");
     press(&mut screen, "r>>>");
-    assert!(lines(&mut screen, 80, 24)[4].ends_with(" ===="));
+    let chosen = lines(&mut screen, 80, 24)[3..5].to_vec();
+    assert!(chosen[1].ends_with(" ===="), "{chosen:#?}");
+    // Reading the file again keeps the time, and so does another width.
+    press(&mut screen, "R");
+    lines(&mut screen, 120, 24);
+    assert_eq!(lines(&mut screen, 80, 24)[3..5], chosen);
     press(&mut screen, "\u{1b}");
     assert!(lines(&mut screen, 80, 24)[4].contains('v'));
     // Folded stacks have no times.
