@@ -117,6 +117,7 @@ fn assert_nothing_built(recorded: &Recorded) {
 }
 
 #[test]
+#[ignore = "long: builds criterion and divan; programs and tests that cargo runs have the same rules"]
 fn each_benchmark_is_a_process_with_names_lines_and_inlined_functions_and_the_second_run_builds_nothing() {
     let Some(()) = crates() else { return };
     let recorded = record_cargo(&[], &["bench"], &[]);
@@ -182,6 +183,7 @@ fn each_benchmark_is_a_process_with_names_lines_and_inlined_functions_and_the_se
 }
 
 #[test]
+#[ignore = "long: builds criterion and divan; programs and tests that cargo runs have the same rules"]
 fn a_benchmark_without_statistics_is_not_advised_about_them() {
     let Some(()) = crates() else { return };
     let words = [
@@ -491,6 +493,7 @@ fn unit_tests_of_all_targets_need_no_library() {
 }
 
 #[test]
+#[ignore = "long: builds criterion and divan; programs and tests that cargo runs have the same rules"]
 fn cargo_sprof_bench_runs_the_benchmarks_that_are_named() {
     let Some(()) = crates() else { return };
     let folder = support::temp_dir();

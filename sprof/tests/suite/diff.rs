@@ -263,10 +263,14 @@ fn phases_and_rounds_hide_no_change_and_make_none() {
     let Some(()) = perf_events() else { return };
     alone();
     let dir = temp_dir();
-    for rounds in ["15", "200"] {
-        let [old, same] = ["old", "same"].map(|name| recorded_rounds(dir.path(), name, rounds, ["360", "180", "60"]));
+    let recorded = ["15", "200"].map(|rounds| {
+        let record = |name: &str, work| recorded_rounds(dir.path(), &format!("{name}-{rounds}"), rounds, work);
+        let [old, same] = ["old", "same"].map(|name| record(name, ["360", "180", "60"]));
         // 20 points of the whole, so that the machine's speed may differ by a fifth.
-        let new = recorded_rounds(dir.path(), "new", rounds, ["240", "300", "60"]);
+        [old, same, record("new", ["240", "300", "60"])]
+    });
+    share_again();
+    for [old, same, new] in recorded {
         // The work of all three is inlined.
         let changed = json(&["--by", "total"], &[&old], &[&new]);
         let names: Vec<&str> = (changed["changes"].as_array().unwrap().iter())

@@ -193,7 +193,7 @@ fn without_the_option_nothing_changes() {
 
 /// `waits` that runs without sprof, and begins with the quarters when it is told to.
 fn start_waits() -> Target {
-    Target::start(program("waits").unwrap(), &["4", "250", "told"])
+    Target::start(program("waits").unwrap(), &["3", "250", "told"])
 }
 
 /// What the main thread of `waits` does until it is told to begin, and its helper: they wait since before the

@@ -183,9 +183,9 @@ fn the_sum_of_cpu_deltas_is_what_getrusage_says() {
     let Some(()) = perf_events() else { return };
     alone();
     for (name, arguments) in [
-        ("split", &["2000"][..]),
-        ("threads", &["8", "250"]),
-        ("reader", &["1000"]),
+        ("split", &["1000"][..]),
+        ("threads", &["8", "150"]),
+        ("reader", &["600"]),
     ] {
         let (recording, profile) = undisturbed(|| record().profile(program(name).unwrap(), arguments));
         let (deltas, truth) = (profile.cpu_ns(), recording.printed("cpu_ns"));

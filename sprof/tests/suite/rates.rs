@@ -28,12 +28,12 @@ fn under_taskset_there_are_as_many_samples_as_without() {
         return;
     }
     let split = program("split").unwrap();
-    let (free, free_profile) = undisturbed(|| record().profile(&split, &["1000", "2"]));
+    let (free, free_profile) = undisturbed(|| record().profile(&split, &["500", "2"]));
     // sprof and the program may run on CPU 1 only.
     let on_cpu_1 = || record().under(&["taskset", "-c", "1"]);
-    let (pinned, pinned_profile) = undisturbed(|| on_cpu_1().profile(&split, &["1000", "2"]));
+    let (pinned, pinned_profile) = undisturbed(|| on_cpu_1().profile(&split, &["500", "2"]));
     // sprof may run on CPU 1 only, and the program leaves for CPU 0: events for the CPUs of sprof's own mask miss it.
-    let script = format!("exec taskset -c 0 {} 1000 2", split.display());
+    let script = format!("exec taskset -c 0 {} 500 2", split.display());
     let (elsewhere, elsewhere_profile) = undisturbed(|| on_cpu_1().profile("sh", &["-c", &script]));
     let rates = [
         rate_hz(&free_profile, free.printed("cpu_ns")),
@@ -58,7 +58,7 @@ fn at_10_khz_the_rate_is_what_was_asked_and_next_to_nothing_is_lost() {
     let (recording, profile) = undisturbed(|| {
         record()
             .options(&["--rate", "10000"])
-            .profile(program("threads").unwrap(), &["2", "2000"])
+            .profile(program("threads").unwrap(), &["2", "1000"])
     });
     let rate = rate_hz(&profile, recording.printed("cpu_ns"));
     assert!(
@@ -76,7 +76,7 @@ fn four_busy_threads_lose_nothing_to_speak_of() {
         let (_, profile) = undisturbed(|| {
             record()
                 .options(&["--rate", rate])
-                .profile(program("threads").unwrap(), &["4", "1000"])
+                .profile(program("threads").unwrap(), &["4", "500"])
         });
         assert_losses(&profile, 0.005);
     }
