@@ -33,6 +33,7 @@ use recording::sink::{Completion, EventSink};
 use recording::stack::{Frame, NO_STACK, Registers, SameFrames, Stack, StackMark};
 use recording::wait::WaitReason;
 
+use crate::event_block::{BlockEvent, BlockSample, EventBlock};
 use crate::recorded::BuildCounts;
 use crate::recorded::samples;
 use crate::recorded::spill::SpillFile;
@@ -45,7 +46,7 @@ use crate::recorded::waits::WaitTotals;
 use frames::FrameResolver;
 use offcpu::{EndedWait, WaitReasons, WaitTables};
 use processes::{LiveThread, Processes};
-use queue::{EventQueue, OwnedEvent, QueueBlock, QueuedEvent, QueuedSample};
+use queue::EventQueue;
 use running::RunningCount;
 use sampling::SampledParts;
 use spans::Spans;
@@ -294,40 +295,41 @@ impl Builder {
     /// Builds the events that wait in the queue.
     fn build_waiting(&mut self) {
         while let Some(block) = self.queue.take() {
-            self.build_block(block);
+            self.build_block(&block);
         }
     }
 
-    fn build_block(&mut self, block: QueueBlock) {
-        block.take_all(|at, what, leafward| match what {
-            QueuedEvent::Sample(QueuedSample {
-                header,
-                allocation,
-                kept,
-            }) => {
-                let stack = self.stack_on(at, header.thread, leafward, kept, NO_STACK);
-                match &allocation {
-                    Some(allocation) => self.add_block(at, header.thread, allocation, stack),
-                    None => self.add_sample(at, header.thread, header.cpu, header.period, stack),
+    fn build_block(&mut self, block: &EventBlock) {
+        block.read(|time, event| {
+            let at = time.cast_signed();
+            match event {
+                BlockEvent::Sample(BlockSample {
+                    thread,
+                    sample,
+                    kept,
+                    leafward,
+                }) => {
+                    let stack = self.stack_on(at, thread, leafward, kept, NO_STACK);
+                    if sample.role == Role::Running {
+                        self.add_sample(at, thread, sample.cpu, sample.period, stack);
+                    } else if let Some(allocation) = sample.allocation {
+                        self.add_block(at, thread, allocation, stack);
+                    }
                 }
+                BlockEvent::Other(kind) => self.on_kind(at, kind),
             }
-            QueuedEvent::Other(event) => self.on_owned(at, event),
         });
     }
 
-    fn on_owned(&mut self, at: i64, event: OwnedEvent) {
-        match event {
-            OwnedEvent::Start(pid, parent) => self.processes.start(pid, Some(parent), at),
-            OwnedEvent::End(pid) => self.processes.end(pid, at),
-            OwnedEvent::Exec(pid, name) => self.on_process(at, pid, ProcessEvent::Exec(&name)),
-            OwnedEvent::Code { pid, start, len } => self.processes.map_nameless(pid, at, start, len),
-            OwnedEvent::Image(pid, image) => self.on_process(at, pid, ProcessEvent::Image(&image)),
-            OwnedEvent::Title(pid, title) => self.processes.set_title(pid, &title),
-            OwnedEvent::Counter(pid, counter, value) => self.processes.add_reading(pid, at, counter, value),
-            OwnedEvent::ThreadStart(thread) => self.processes.start_thread(thread, at),
-            OwnedEvent::ThreadEnd(thread) => self.processes.end_thread(thread, at),
-            OwnedEvent::Freed(thread, address) => self.free_block(at, thread, address),
-            OwnedEvent::Name(thread, name) => self.on_thread(at, thread, ThreadEvent::Name(&name)),
+    fn on_kind(&mut self, at: i64, kind: EventKind<'_>) {
+        match kind {
+            EventKind::Recording(what) => self.on_recording(at, what),
+            EventKind::Bpf(program) => {
+                self.resolver.on_bpf(&program, &mut self.strings);
+                self.processes.forget_resolved();
+            }
+            EventKind::Process(pid, what) => self.on_process(at, pid, what),
+            EventKind::Thread(thread, what) => self.on_thread(at, thread, what),
         }
     }
 
@@ -614,26 +616,16 @@ impl EventSink for Builder {
             EventKind::Thread(thread, what) if is_sample && self.waits.is_none() => {
                 self.on_thread(at, thread, what);
                 if let Some(block) = self.queue.take_if_full() {
-                    self.build_block(block);
+                    self.build_block(&block);
                 }
                 return;
             }
             _ if self.queue.is_empty() => {}
-            kind => match OwnedEvent::from_event(&kind) {
-                Some(event) => return self.queue.push(at, event),
-                None => self.build_waiting(),
-            },
+            kind if self.queue.push(at, &kind) => return,
+            _ => self.build_waiting(),
         }
         self.queue.forget_stacks();
-        match event.kind {
-            EventKind::Recording(what) => self.on_recording(at, what),
-            EventKind::Bpf(program) => {
-                self.resolver.on_bpf(&program, &mut self.strings);
-                self.processes.forget_resolved();
-            }
-            EventKind::Process(pid, what) => self.on_process(at, pid, what),
-            EventKind::Thread(thread, what) => self.on_thread(at, thread, what),
-        }
+        self.on_kind(at, event.kind);
     }
 
     fn end_round(&mut self, _: Timestamp) -> Completion {

@@ -4,21 +4,14 @@
 //! them out between two samples. Of a sample of rustc, a quarter of the recorder's time went into them. Samples that
 //! are built when the program has ended take nothing from it, and many in a row have the tables in the caches. In long
 //! recordings the oldest are built meanwhile, some thousand at a time.
-//!
-//! 1. `owned_event`: events other than samples.
-//! 2. `block`: the bytes of samples.
-
-mod block;
-mod owned_event;
 
 use std::collections::VecDeque;
 
-use recording::event::{Sample, Thread};
-use recording::stack::{Frame, SameFrames};
+use recording::event::{EventKind, ProcessEvent, Sample, Thread, ThreadEvent};
+use recording::stack::Frame;
 use rustc_hash::FxHashMap;
 
-pub(super) use block::{QueueBlock, QueuedEvent, QueuedSample};
-pub(super) use owned_event::OwnedEvent;
+use crate::event_block::EventBlock;
 
 /// A block is built at once: 10,000 samples of rustc in 10 ms, in which the recorder's rings fill.
 const BLOCK_BYTES: usize = 256 << 10;
@@ -30,8 +23,8 @@ const WAITING_BLOCKS: usize = 20;
 /// Events in the order in which they came. Events of waits and named events do not wait here.
 #[derive(Clone, Default)]
 pub(super) struct EventQueue {
-    full: VecDeque<QueueBlock>,
-    last: QueueBlock,
+    full: VecDeque<EventBlock>,
+    last: EventBlock,
     /// The number of the last stack of each thread, if that stays until the next sample is built.
     numbers: FxHashMap<Thread, u64>,
 }
@@ -43,25 +36,32 @@ impl EventQueue {
 
     /// Appends a sample with these frames, leaf first.
     pub(super) fn push_sample(&mut self, at: i64, thread: Thread, sample: &Sample<'_>, frames: &[Frame]) {
-        let number = SameFrames::number(sample.same);
-        let before = self.numbers.insert(thread, number).unwrap_or_default();
-        let kept = SameFrames::with(sample.same, before).min(frames.len());
-        self.last.push_sample(at, thread, sample, kept, frames);
+        let numbers = &mut self.numbers;
+        self.last
+            .push_sample(at.cast_unsigned(), thread, sample, frames, numbers);
         self.end_block();
     }
 
-    /// Appends another event.
-    pub(super) fn push(&mut self, at: i64, event: OwnedEvent) {
-        if !event.keeps_stacks() {
-            self.forget_stacks();
+    /// Appends another event. False for one that can't wait.
+    pub(super) fn push(&mut self, at: i64, kind: &EventKind<'_>) -> bool {
+        match kind {
+            // What threads remember of their last stacks stays.
+            EventKind::Process(_, ProcessEvent::Counter(..) | ProcessEvent::Title(_))
+            | EventKind::Thread(_, ThreadEvent::Name(_) | ThreadEvent::Freed { .. }) => {}
+            EventKind::Process(_, ProcessEvent::Start { parent: None } | ProcessEvent::Plot(..)) => return false,
+            EventKind::Process(..) | EventKind::Thread(_, ThreadEvent::Start | ThreadEvent::End) => {
+                self.forget_stacks();
+            }
+            EventKind::Thread(..) | EventKind::Recording(_) | EventKind::Bpf(_) => return false,
         }
-        self.last.push(at, event);
+        self.last.push(at.cast_unsigned(), kind);
         self.end_block();
+        true
     }
 
     fn end_block(&mut self) {
         if self.last.bytes() >= BLOCK_BYTES {
-            let next = QueueBlock::with_capacity(BLOCK_BYTES + LARGE_SAMPLE_BYTES);
+            let next = EventBlock::with_capacity(BLOCK_BYTES + LARGE_SAMPLE_BYTES);
             self.full.push_back(std::mem::replace(&mut self.last, next));
         }
     }
@@ -72,12 +72,12 @@ impl EventQueue {
     }
 
     /// The oldest events, once more than [`WAITING_BLOCKS`] blocks wait.
-    pub(super) fn take_if_full(&mut self) -> Option<QueueBlock> {
+    pub(super) fn take_if_full(&mut self) -> Option<EventBlock> {
         (self.full.len() > WAITING_BLOCKS).then(|| self.full.pop_front())?
     }
 
     /// The oldest events.
-    pub(super) fn take(&mut self) -> Option<QueueBlock> {
+    pub(super) fn take(&mut self) -> Option<EventBlock> {
         let last = || Some(std::mem::take(&mut self.last)).filter(|last| !last.is_empty());
         self.full.pop_front().or_else(last)
     }
