@@ -1,8 +1,7 @@
 //! `<output>.partial` with `--last`: the last seconds at least, and at most twice as many.
 //!
-//! Two copies are written. The younger one begins with what lives then. Once it is as long as the window, it takes the
-//! place of the older one, and a new one begins. So whenever sprof is killed, the older one has the window up to a
-//! second ago.
+//! Once the copy is as long as the window, a younger one begins with what lives then. Once that is as long, it takes the
+//! place of the older one. So whenever sprof is killed, the older one has the window up to a second ago.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,16 +21,21 @@ use crate::terminal::Term;
 /// Events come to the disk within this time.
 const UNWRITTEN_NS: u64 = 1_000_000_000;
 
-/// Both copies.
+/// The copy on disk, and the one that will take its place.
 pub(super) struct WindowCopies {
     older: WrittenCopy,
     younger: Option<WrittenCopy>,
-    /// When the younger one began.
+    /// When the last copy began, or could not be created.
     began: Timestamp,
-    path: PathBuf,
-    info: RecordingInfo,
-    /// After this time the younger one takes the place of the older one.
+    /// How long a copy is before the next one begins.
     turn_ns: u64,
+    path: PathBuf,
+    head: CopyHead,
+}
+
+/// What each copy begins with.
+struct CopyHead {
+    info: RecordingInfo,
     has_waits: bool,
     kernel: Option<Image>,
     term: Term,
@@ -43,7 +47,7 @@ struct WrittenCopy {
 }
 
 impl WindowCopies {
-    /// Begins both copies. `spool`: the older one. `info`: what is known of the recording.
+    /// Begins the copy. `info`: what is known of the recording.
     pub(super) fn new(
         spool: Spool,
         info: RecordingInfo,
@@ -53,35 +57,21 @@ impl WindowCopies {
         term: &Term,
     ) -> WindowCopies {
         let began = info.clock.timestamp;
-        let path = spool.path().to_owned();
-        let older = WrittenCopy::new(spool, began, &info, has_waits, kernel.as_ref(), term);
-        let mut copies = WindowCopies {
-            older,
-            younger: None,
-            began,
-            path,
+        let window_ns = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX);
+        let head = CopyHead {
             info,
-            turn_ns: u64::try_from(window.as_nanos())
-                .unwrap_or(u64::MAX)
-                .saturating_add(UNWRITTEN_NS),
             has_waits,
             kernel,
             term: term.clone(),
         };
-        copies.begin(began);
-        copies
-    }
-
-    /// Begins the younger copy.
-    fn begin(&mut self, at: Timestamp) {
-        self.began = at;
-        let info = RecordingInfo {
-            clock: self.info.clock.later(at),
-            ..self.info.clone()
-        };
-        let spool = Spool::create_younger(&self.path, &self.term);
-        self.younger =
-            spool.map(|spool| WrittenCopy::new(spool, at, &info, self.has_waits, self.kernel.as_ref(), &self.term));
+        WindowCopies {
+            path: spool.path().to_owned(),
+            older: head.begin(spool, began),
+            younger: None,
+            began,
+            turn_ns: window_ns.saturating_add(UNWRITTEN_NS),
+            head,
+        }
     }
 
     /// Passes an event on to both.
@@ -92,32 +82,36 @@ impl WindowCopies {
         }
     }
 
-    /// Replaces the older one by the younger one, once that is long enough.
+    /// Once the last copy is long enough, it becomes the older one, and the next one begins.
     pub(super) fn end_round(&mut self, until: Timestamp, events: &EventWindow) {
         let _ = self.older.sink.end_round(until);
-        let Some(younger) = &mut self.younger else { return };
-        let _ = younger.sink.end_round(until);
+        if let Some(younger) = &mut self.younger {
+            let _ = younger.sink.end_round(until);
+        }
         if until.nanos_since(self.began) < self.turn_ns {
             return;
         }
-        // If the name can't be taken, the older one goes on.
-        if let Err(error) = younger.spool.take_place(&self.path) {
-            self.term.verbose(format_args!("{}: {error}", self.path.display()));
-            return;
-        }
-        if let Some(younger) = self.younger.take() {
+        self.began = until;
+        let term = &self.head.term;
+        if let Some(mut younger) = self.younger.take() {
+            if let Err(error) = younger.spool.take_place(&self.path) {
+                term.verbose(format_args!("{}: {error}", self.path.display()));
+                self.younger = Some(younger);
+                return;
+            }
             let WrittenCopy { spool, mut sink } = std::mem::replace(&mut self.older, younger);
             drop(spool);
+            self.older.spool.announce();
             // A slow disk must not stop the recorder.
             let _ = std::thread::Builder::new()
                 .name("sprof-spool-end".into())
                 .spawn(move || sink.stop());
         }
-        self.begin(until);
-        self.older.spool.announce();
-        if let Some(younger) = &mut self.younger {
+        self.younger = Spool::create_younger(&self.path, term).map(|spool| {
+            let mut younger = self.head.begin(spool, until);
             events.send_living(until, &mut younger.sink);
-        }
+            younger
+        });
     }
 
     /// Ends both. Returns the copy that has the window.
@@ -131,17 +125,14 @@ impl WindowCopies {
     }
 }
 
-impl WrittenCopy {
-    fn new(
-        mut spool: Spool,
-        at: Timestamp,
-        info: &RecordingInfo,
-        has_waits: bool,
-        kernel: Option<&Image>,
-        term: &Term,
-    ) -> WrittenCopy {
+impl CopyHead {
+    fn begin(&self, mut spool: Spool, at: Timestamp) -> WrittenCopy {
+        let info = RecordingInfo {
+            clock: self.info.clock.later(at),
+            ..self.info.clone()
+        };
         let mut sink = SpoolSink::new(NoStage);
-        spool.start(&mut sink, at, info, has_waits, kernel, term);
+        spool.start(&mut sink, at, &info, self.has_waits, self.kernel.as_ref(), &self.term);
         WrittenCopy { spool, sink }
     }
 }
