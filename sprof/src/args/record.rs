@@ -240,7 +240,8 @@ pub(crate) struct RecordArgs {
     /// With --last: also write the last seconds when this happens, to app.1.json.gz and so on. `signal`: sprof gets
     /// SIGUSR2. `file:PATH`: a file appears. `start:PROGRAM`, `end:PROGRAM`: a recorded process of this name
     /// starts or ends. `span:NAME>100ms`: a span takes longer. `cpu>150%`: the recorded processes take more of the CPUs
-    /// for a second. `memory>2G`: they have more in RAM. May be given several times. Up to 100 files or 1 GB.
+    /// for a second. `memory>2G`: they have more in RAM. May be given several times. Up to 100 files or 1 GB;
+    /// what comes often has a file now and then.
     #[arg(long, value_name = "WHEN", requires = "last", help_heading = "How long", value_parser = super::trigger::trigger)]
     pub(crate) trigger: Vec<super::Trigger>,
 

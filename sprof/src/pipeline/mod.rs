@@ -213,10 +213,12 @@ pub(crate) fn record(
                 let mut info = recording.info_so_far(clock);
                 complete(&mut info, plan);
                 let writer = TriggerWriter {
-                    output: Arc::new(output),
+                    output,
                     start: builder_start.clone(),
                     commit: plan.commit.clone(),
                     stack_bytes: plan.recorder.stack_bytes.into(),
+                    ended: Default::default(),
+                    written_bytes: Default::default(),
                 };
                 (watch, TriggerFiles::new(writer, info, plan.last.unwrap_or_default()))
             });
@@ -244,7 +246,10 @@ pub(crate) fn record(
                 Some(cargo) => cargo.record(&mut named, |sink| recording.run(clock, sink)),
                 None => recording.run(clock, &mut named),
             };
-            moments = watched.map_or_else(Vec::new, |(_, files)| files.finish());
+            if let Some((watch, files)) = watched {
+                files.finish(watch.without_file());
+                moments = watch.into_moments();
+            }
             // The next run begins with one thread alone.
             unwinder.next_mut().stop();
             Ok(finished?)

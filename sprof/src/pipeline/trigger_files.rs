@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -27,9 +27,13 @@ use crate::output::{Earlier, Output, numbered};
 use crate::symbols::look_ups::LookUps;
 use crate::terminal::{Term, Verbosity};
 
-/// Most files that triggers write, and most bytes of them: a trigger that comes each second must not fill the disk.
+/// Most files that triggers write, and most bytes of them.
 const MOST_FILES: u32 = 100;
 const MOST_BYTES: u64 = 1 << 30;
+/// After each so many files the pauses of triggers double.
+const FILES_BEFORE_LONGER_PAUSES: u32 = 10;
+/// Most files that are handed over and not written.
+const MOST_WAITING: u32 = 2;
 
 /// Where the files go, and how functions get their names.
 #[derive(Debug)]
@@ -44,16 +48,13 @@ pub(crate) struct TriggerOutput {
 
 /// The files of a recording.
 pub(super) struct TriggerFiles {
-    writer: TriggerWriter,
+    writer: Arc<TriggerWriter>,
     info: RecordingInfo,
-    term: Term,
-    /// Triggers so far. Those of the window are marked in each profile.
-    pub(super) moments: Vec<TriggerMoment>,
-    window_ns: u128,
-    written: u32,
-    written_bytes: Arc<AtomicU64>,
+    window_ns: u64,
+    /// Files that were handed over to the thread.
+    begun: u32,
     has_warned: bool,
-    thread: Option<(SyncSender<Box<TriggeredProfile>>, JoinHandle<()>)>,
+    thread: Option<(Sender<Box<TriggeredProfile>>, JoinHandle<()>)>,
 }
 
 /// What a profile is made of.
@@ -68,60 +69,77 @@ struct TriggeredProfile {
 }
 
 /// What is the same for all files.
-#[derive(Clone)]
 pub(super) struct TriggerWriter {
-    pub(super) output: Arc<TriggerOutput>,
+    pub(super) output: TriggerOutput,
     pub(super) start: Arc<BuilderStart>,
     pub(super) commit: Option<String>,
     pub(super) stack_bytes: u64,
+    /// Files that were written or failed, and bytes of them.
+    pub(super) ended: AtomicU32,
+    pub(super) written_bytes: AtomicU64,
 }
 
 impl TriggerFiles {
     /// `info`: what is known of the recording at its beginning.
     pub(super) fn new(writer: TriggerWriter, info: RecordingInfo, window: Duration) -> TriggerFiles {
         TriggerFiles {
-            term: writer.output.term.clone(),
-            writer,
+            writer: Arc::new(writer),
             info,
-            moments: Vec::new(),
-            window_ns: window.as_nanos(),
-            written: 0,
-            written_bytes: Arc::default(),
+            window_ns: u64::try_from(window.as_nanos()).unwrap_or(u64::MAX),
+            begun: 0,
             has_warned: false,
             thread: None,
         }
     }
 
-    /// Hands the last seconds over to the thread that writes, which begins with the first trigger: it has the signal
-    /// mask of the recorder. Triggers that come while two files wait are marked in later ones.
-    pub(super) fn write(&mut self, came: Vec<TriggerMoment>, until: Timestamp, stages: &mut RecordingStages<'_>) {
-        let mut words: Vec<&str> = came.iter().map(|(_, words)| words.as_str()).collect();
-        words.dedup();
-        let words = words.join(", ");
-        let first = came.iter().map(|(time, _)| *time).min().unwrap_or(until);
-        self.moments.extend(came);
-        self.moments
-            .retain(|(time, _)| u128::from(until.nanos_since(*time)) <= self.window_ns);
-        let written_bytes = self.written_bytes.load(Ordering::Relaxed);
-        if self.written >= MOST_FILES || written_bytes >= MOST_BYTES {
-            let files = format!("{} files ({})", self.written, bytes(written_bytes as f64));
-            return self.warn(format_args!(
+    pub(super) fn window_ns(&self) -> u64 {
+        self.window_ns
+    }
+
+    /// How long the triggers of a file that is begun now are paused.
+    pub(super) fn pause_ns(&self) -> u64 {
+        pause_ns(self.window_ns, self.begun)
+    }
+
+    /// True if a file can be written now. Starts the thread for the first one: it has the signal mask of the recorder.
+    pub(super) fn has_room(&mut self, words: &str) -> bool {
+        let written_bytes = self.writer.written_bytes.load(Ordering::Relaxed);
+        if self.begun >= MOST_FILES || written_bytes >= MOST_BYTES {
+            let files = format!("{} files ({})", self.begun, bytes(written_bytes as f64));
+            self.warn(format_args!(
                 "trigger {words}: {files} are written, and no more will be"
             ));
+            return false;
         }
         if self.thread.is_none() {
-            let (sender, profiles) = sync_channel::<Box<TriggeredProfile>>(1);
-            let (writer, written) = (self.writer.clone(), self.written_bytes.clone());
+            let (sender, profiles) = channel::<Box<TriggeredProfile>>();
+            let writer = self.writer.clone();
             let thread = std::thread::Builder::new().name("sprof-trigger".into()).spawn(move || {
                 for profile in profiles {
-                    writer.write(&profile, &written);
+                    writer.write(&profile);
+                    writer.ended.fetch_add(1, Ordering::Relaxed);
                 }
             });
             match thread {
                 Ok(thread) => self.thread = Some((sender, thread)),
-                Err(error) => return self.warn(format_args!("trigger {words}: no thread to write its file: {error}")),
+                Err(error) => {
+                    self.warn(format_args!("trigger {words}: no thread to write its file: {error}"));
+                    return false;
+                }
             }
         }
+        self.begun - self.writer.ended.load(Ordering::Relaxed) < MOST_WAITING
+    }
+
+    /// Hands the events of the window that ends at `end` over to the thread, and what came since.
+    pub(super) fn write(
+        &mut self,
+        words: String,
+        end: Timestamp,
+        moments: Vec<TriggerMoment>,
+        until: Timestamp,
+        stages: &mut RecordingStages<'_>,
+    ) {
         let kept_files = stages.kept_files();
         let quality = Quality {
             asked_rate_hz: self.info.asked_rate_hz(),
@@ -133,7 +151,7 @@ impl TriggerFiles {
             return;
         };
         let profile = Box::new(TriggeredProfile {
-            window: last.window.snapshot(first),
+            window: last.window.snapshot(end),
             jit_code,
             kept_files,
             quality,
@@ -141,42 +159,50 @@ impl TriggerFiles {
                 end: until,
                 ..self.info.clone()
             },
-            moments: self.moments.clone(),
-            words: words.clone(),
+            moments,
+            words,
         });
-        match self.thread.as_ref().map(|(sender, _)| sender.try_send(profile)) {
-            Some(Ok(())) => self.written += 1,
-            Some(Err(TrySendError::Full(_))) => self.term.verbose(format_args!(
-                "trigger {words}: earlier files are still being written; it is marked in the next one"
-            )),
-            Some(Err(TrySendError::Disconnected(_))) | None => {}
+        if let Some((sender, _)) = &self.thread
+            && sender.send(profile).is_ok()
+        {
+            self.begun += 1;
         }
     }
 
     fn warn(&mut self, text: impl std::fmt::Display) {
         if !std::mem::replace(&mut self.has_warned, true) {
-            self.term.warning(text);
+            self.writer.output.term.warning(text);
         }
     }
 
-    /// Waits until all files are written. Returns the triggers of the last window.
-    pub(super) fn finish(self) -> Vec<TriggerMoment> {
+    /// Waits until all files are written. Reports triggers without a file.
+    pub(super) fn finish(self, without_file: Option<String>) {
         if let Some((sender, thread)) = self.thread {
             drop(sender);
             // A thread that panicked has reported it.
             let _ = thread.join();
         }
-        self.moments
+        if let Some(words) = without_file {
+            let term = &self.writer.output.term;
+            term.line(format_args!("triggers since their last files: {words}"));
+        }
     }
 }
 
+/// How long a trigger has no further file, after so many files of all triggers. A span that is often too long would
+/// fill the disk in seconds, and whoever looks in the morning wants files of the whole night. At first the pause is the
+/// window: what comes in the pause is in the window at its end. The pause doubles with each ten files.
+fn pause_ns(window_ns: u64, files: u32) -> u64 {
+    window_ns.saturating_mul(1 << (files / FILES_BEFORE_LONGER_PAUSES).min(63))
+}
+
 impl TriggerWriter {
-    fn write(&self, profile: &TriggeredProfile, written: &AtomicU64) {
+    fn write(&self, profile: &TriggeredProfile) {
         let term = &self.output.term;
         match self.save(profile) {
             Ok(path) => {
                 let size = fs::metadata(&path).map_or(0, |file| file.len());
-                written.fetch_add(size, Ordering::Relaxed);
+                self.written_bytes.fetch_add(size, Ordering::Relaxed);
                 term.line(format_args!(
                     "trigger {}: saved {} ({})",
                     profile.words,
@@ -216,5 +242,17 @@ impl TriggerWriter {
         let output = Output::prepare(&path, FileKind::Profile, Earlier::Replaced)?;
         output.save(&self.output.term, |out| firefox::write_gz(&profile, out))?;
         Ok(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_a_trigger_that_always_comes_are_spread_over_hours() {
+        let after = |files: u32| (0..files).map(|before| pause_ns(1, before)).sum::<u64>();
+        assert_eq!([1, 10, 20, MOST_FILES].map(after), [1, 10, 30, 10_230]);
+        assert_eq!(pause_ns(2, u32::MAX), u64::MAX);
     }
 }

@@ -1,6 +1,8 @@
 //! The events of the last seconds, built into a profile when one is wanted: with `--last` nothing else is kept, and
 //! `top` shows them.
 
+use std::sync::Arc;
+
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::{Event, Mapping, Pid};
@@ -63,7 +65,7 @@ pub(super) struct LastEvents {
 }
 
 /// A trigger that came: when, and its words.
-pub(super) type TriggerMoment = (Timestamp, String);
+pub(super) type TriggerMoment = (Timestamp, Arc<str>);
 
 /// How a builder begins.
 pub(super) struct BuilderStart {

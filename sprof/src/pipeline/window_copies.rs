@@ -1,7 +1,7 @@
 //! `<output>.partial` with `--last`: the last seconds at least, and at most twice as many.
 //!
-//! Once the copy is as long as the window, a younger one begins with what lives then. Once that is as long, it takes the
-//! place of the older one. So whenever sprof is killed, the older one has the window up to a second ago.
+//! Once the copy is as long as the window, a younger one begins with what lives then. Once that is as long, it takes
+//! the place of the older one. So whenever sprof is killed, the older one has the window up to a second ago.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,13 +1,19 @@
 //! `--last` and `--trigger`: the last seconds of a recording, at its end and while it goes on.
 #![cfg(target_os = "linux")]
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+use serde_json::Value;
 
 use crate::support::profile::Profile;
 use crate::support::programs::program;
 use crate::support::run::{output, record, sprof, wait_until};
-use crate::support::skip::perf_events;
+use crate::support::skip::{perf_events, root};
+use crate::support::temp_dir;
 
 /// Samples in a function.
 fn samples(profile: &Profile, function: &str) -> usize {
@@ -18,22 +24,70 @@ fn samples(profile: &Profile, function: &str) -> usize {
         .count()
 }
 
+/// The triggers of each file, and how often each came: `trigger A (3 times), B: saved profile.1.json.gz (9 kB)`.
+fn files(stderr: &str) -> Vec<(PathBuf, BTreeMap<String, usize>)> {
+    let mut files = Vec::new();
+    for line in stderr.lines() {
+        let saved = line
+            .split_once("trigger ")
+            .and_then(|(_, rest)| rest.split_once(": saved "));
+        let Some((triggers, saved)) = saved else { continue };
+        let triggers = triggers.split(", ").map(|trigger| match trigger.split_once(" (") {
+            Some((words, times)) => (words.to_owned(), times.trim_end_matches(" times)").parse().unwrap()),
+            None => (trigger.to_owned(), 1),
+        });
+        files.push((saved.rsplit_once(" (").unwrap().0.into(), triggers.collect()));
+    }
+    files
+}
+
+/// The ends of markers, ms. `is_it` has their names and their data.
+fn ends(profile: &Profile, is_it: impl Fn(&str, &Value) -> bool) -> Vec<f64> {
+    let mut ends = Vec::new();
+    for thread in &profile.threads {
+        for (at, (start, end)) in thread.marker_times.iter().enumerate() {
+            if is_it(&thread.marker_names[at], &thread.markers[at]) {
+                ends.push(start.max(*end));
+            }
+        }
+    }
+    ends
+}
+
 #[test]
 fn the_last_half_second_is_the_profile_and_each_trigger_has_what_led_to_it() {
     let Some(()) = perf_events() else { return };
-    let [beats, work] = ["beats", "work"].map(|name| program(name).unwrap());
+    let [beats, spans, memory] = ["beats", "spans_gcc", "memory"].map(|name| program(name).unwrap());
+    let folder = temp_dir();
+    let file = folder.path().join("appears");
+    let file_trigger = format!("file:{}", file.display());
+    let mut triggers = vec![
+        "signal",
+        &file_trigger,
+        "start:spans_gcc",
+        "end:beats",
+        "span:inner>100us",
+        "cpu>5%",
+        "memory>20M",
+    ];
+    let mut options = vec!["--last", "0.5s"];
+    if root() {
+        options.extend(["--span", "usleep"]);
+        triggers.push("span:usleep>100ms");
+    }
+    options.extend(triggers.iter().flat_map(|trigger| ["--trigger", trigger]));
     let script = format!(
-        "{} 100 500; kill -USR2 $PPID; exec {} 500",
+        "{} 100 500; kill -USR2 $PPID; : > {}; {} 20; exec {} 150",
         beats.display(),
-        work.display()
+        file.display(),
+        spans.display(),
+        memory.display()
     );
-    let (recording, profile) = record()
-        .options(&["--last", "0.5s", "--trigger", "signal", "--trigger", "start:work"])
-        .profile("/bin/sh", &["-c", &script]);
-    // Only the second phase is in the last half second, and no more of it than that.
-    let in_work = samples(&profile, "fixed_work");
+    let (recording, profile) = record().options(&options).profile("/bin/sh", &["-c", &script]);
+    // Only the last program is in the last half second, and no more of it than that.
+    let in_main = samples(&profile, "main");
     assert_eq!(samples(&profile, "work_us"), 0, "{}", profile.summary());
-    assert!((1..=510).contains(&in_work), "{in_work}: {}", profile.summary());
+    assert!((1..=510).contains(&in_main), "{in_main}: {}", profile.summary());
     assert!(
         recording.stderr.contains("in the profile: only the last 0.50 s of "),
         "{}",
@@ -41,20 +95,42 @@ fn the_last_half_second_is_the_profile_and_each_trigger_has_what_led_to_it() {
     );
     assert!(!recording.output.with_extension("gz.partial").exists());
 
-    let mut words = Vec::new();
-    for number in 1..=2 {
-        let path = recording.output.with_file_name(format!("profile.{number}.json.gz"));
-        if !path.exists() {
-            break;
+    let mut came: BTreeMap<String, usize> = BTreeMap::new();
+    let files = files(&recording.stderr);
+    let in_folder = fs::read_dir(recording.output.parent().unwrap()).unwrap();
+    assert_eq!(in_folder.count(), 1 + files.len(), "{}", recording.stderr);
+    for (path, triggers) in &files {
+        let profile = Profile::read(path);
+        for (words, count) in triggers {
+            *came.entry(words.clone()).or_default() += count;
+            let marked = ends(&profile, |_, marker| marker["trigger"] == **words);
+            assert!(marked.len() >= *count, "{words}: {marked:?}: {}", recording.stderr);
+            // The marker stands where that is which it was for.
+            let span = words.strip_prefix("span:").and_then(|words| words.split_once('>'));
+            if let Some((name, _)) = span {
+                let spans = ends(&profile, |of, marker| of == name && marker["type"] == "Span");
+                assert!(
+                    marked.iter().all(|at| spans.contains(at)),
+                    "{words}: {marked:?} {spans:?}"
+                );
+            } else if words == "end:beats" {
+                let mut ends = profile.threads_named("beats").filter_map(|thread| thread.end_ms);
+                assert!(ends.any(|end| end == marked[0]), "{marked:?}");
+                assert!(samples(&profile, "work_us") > 0, "{}", profile.summary());
+            }
         }
-        let triggered = Profile::read(&path);
-        assert!(samples(&triggered, "work_us") > 0, "{}", triggered.summary());
-        let markers = triggered.threads.iter().flat_map(|thread| &thread.markers);
-        words.extend(markers.filter_map(|marker| marker["trigger"].as_str().map(str::to_owned)));
     }
-    words.sort();
-    words.dedup();
-    assert_eq!(words, ["signal", "start:work"], "{}", recording.stderr);
+    // The program sleeps 20 times in `inner`, and 4 times for longer than 100 ms.
+    let expected = triggers.iter().map(|words| {
+        let count = match *words {
+            "span:inner>100us" => 20,
+            "span:usleep>100ms" => 4,
+            _ => 1,
+        };
+        ((*words).to_owned(), count)
+    });
+    assert_eq!(came, expected.collect(), "{}", recording.stderr);
+    assert!(files.len() < came.values().sum(), "{}", recording.stderr);
 }
 
 #[test]
@@ -65,7 +141,7 @@ fn a_killed_recording_leaves_the_last_seconds_on_disk() {
         .options(&["--last", "0.2s"])
         .start(program("threads").unwrap(), &["1", "60000"]);
     let partial = running.output().with_file_name("profile.json.gz.partial");
-    let inode = || std::fs::metadata(&partial).map_or(0, |file| file.ino());
+    let inode = || fs::metadata(&partial).map_or(0, |file| file.ino());
     wait_until(|| inode() != 0, || "there is no copy".to_owned());
     for _ in 0..2 {
         let before = inode();
@@ -73,7 +149,7 @@ fn a_killed_recording_leaves_the_last_seconds_on_disk() {
     }
     running.signal_sprof("KILL");
     let kept = tempfile::NamedTempFile::with_suffix(".partial").unwrap();
-    std::fs::copy(&partial, kept.path()).unwrap();
+    fs::copy(&partial, kept.path()).unwrap();
     let recording = running.finish();
     assert_eq!(recording.signal, Some(9), "{}", recording.stderr);
     let report = output(sprof().arg("report").arg(kept.path()));
@@ -98,7 +174,7 @@ fn what_has_no_meaning_is_refused_with_what_has() {
 
 /// Memory of a process in RAM, without what it shares, in bytes.
 fn anonymous(pid: u32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = text.lines().find(|line| line.starts_with("RssAnon:"))?;
     Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? << 10)
 }
