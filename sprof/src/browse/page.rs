@@ -80,7 +80,7 @@ impl Page {
     }
 
     /// Takes over which rows are open and which one is chosen from a page of other samples. A row is the same where its
-    /// name and those of the rows above it are.
+    /// name and those of the rows above it are; the first row stays the first one.
     pub(crate) fn keep_state(&mut self, earlier: &Page) {
         let mut ids = HashMap::new();
         let before = row_ids(&earlier.report, &mut ids);
@@ -103,6 +103,11 @@ impl Page {
             flame.zoom = zoom.map(|(_, row)| row);
         }
         self.list();
+        let is_list = self.flame.is_none() && earlier.strips.is_none();
+        if is_list && earlier.is_at_first_row() {
+            // Whoever is there wants to see what is largest now.
+            return self.choose(0, true);
+        }
         let line = chosen.and_then(|(table, row)| self.line_of(table, row));
         self.choose(line.unwrap_or(earlier.cursor), true);
         self.top = match self.flame {
@@ -186,6 +191,12 @@ impl Page {
         self.cursor = found.unwrap_or(0);
     }
 
+    /// True if only the head of the first table is above the cursor.
+    fn is_at_first_row(&self) -> bool {
+        let above = &self.lines[..self.cursor.min(self.lines.len())];
+        above.iter().all(|line| matches!(line, PageLine::Head(_)))
+    }
+
     /// Scrolls so that the cursor is among `height` lines, with what stands below its row.
     pub(crate) fn scroll(&mut self, height: usize) {
         let height = height.max(1);
@@ -198,11 +209,7 @@ impl Page {
                 .max((level + 1).saturating_sub(height));
             return;
         }
-        // The head of the first table is above the first row.
-        let is_first = self.lines[..self.cursor.min(self.lines.len())]
-            .iter()
-            .all(|line| matches!(line, PageLine::Head(_)));
-        if is_first {
+        if self.is_at_first_row() {
             self.top = 0;
         }
         let after = self.lines.iter().skip(self.cursor + 1);
