@@ -113,13 +113,13 @@ fn an_ordinary_user_in_a_container_records_all_the_same() {
     command
         .args(["record", "--save-only", "--rate", "1000", "-o"])
         .arg(&path);
-    command.arg("--").arg(playground.path("split")).arg("2500");
+    command.arg("--").arg(playground.path("split")).arg("5000");
     let output = command.output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     let profile = Profile::read(&path);
     // On a slow machine a debug build of sprof takes 500 samples a second.
-    assert_split_within(&profile, "", 1000, 8.0);
+    assert_split_within(&profile, "", 2000, 4.5);
     assert!(profile.rooted_in("main").percent() >= 99.0, "{}", profile.summary());
 }
 
