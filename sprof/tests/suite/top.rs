@@ -62,9 +62,13 @@ fn tables_name_the_hot_function_of_each_phase_and_add_up_to_what_is_saved() {
             .map(|(_, name)| name.to_string())
             .find(|name| name.ends_with("_work"))
     };
-    let hottest: Vec<Option<String>> = tables.iter().map(hottest).collect();
-    let is = |at: usize, name: &str| hottest[at].as_deref() == Some(name);
-    assert!(is(0, "serial_work") && is(hottest.len() - 1, "parallel_work"), "{text}");
+    // A table of its first or last milliseconds may have neither.
+    let hottest: Vec<String> = tables.iter().filter_map(hottest).collect();
+    let is = |name: Option<&String>, function: &str| name.is_some_and(|name| name == function);
+    assert!(
+        is(hottest.first(), "serial_work") && is(hottest.last(), "parallel_work"),
+        "{text}"
+    );
     assert!(text.contains("  trend\n"), "{text}");
 
     assert!(!folder.path().join("all.json.gz.partial").exists());
