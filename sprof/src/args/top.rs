@@ -35,10 +35,9 @@ Exit status: that of `sprof record`.",
     mut_arg("last", |arg| arg.hide(true)),
 )]
 pub(crate) struct TopArgs {
-    /// Seconds from one table, or one update of the screen, to the next.
-    #[arg(short = 'd', long, value_name = "SECONDS", default_value = "1", value_parser = value::duration,
-          allow_negative_numbers = true)]
-    pub(crate) interval: Duration,
+    /// Seconds from one table, or one update of the screen, to the next [default: 1 for tables, 0.5 for the screen].
+    #[arg(short = 'd', long, value_name = "SECONDS", value_parser = value::duration, allow_negative_numbers = true)]
+    pub(crate) interval: Option<Duration>,
 
     /// Number of tables to print. Then the recording ends, and with it a program that sprof started [default: until
     /// the program ends, Ctrl-C or --duration].

@@ -26,11 +26,12 @@ use crate::top::watch::TopWatch;
 
 pub(crate) fn run(args: &TopArgs) -> Outcome {
     let term = Term::stderr(args.input.verbosity());
+    let is_screen = args.times.is_none() && terminal::is_usable();
+    // What runs is seen within a second.
+    let interval_ms = if is_screen { 500 } else { 1000 };
+    let interval = args.interval.unwrap_or(Duration::from_millis(interval_ms));
     let recording = RecordingArgs {
-        duration: args
-            .times
-            .map(|times| args.interval * times)
-            .or(args.recording.duration),
+        duration: args.times.map(|times| interval * times).or(args.recording.duration),
         ..args.recording.clone()
     };
     let plan = record::plan(&recording, &args.input.symbols, "top", &term)?;
@@ -56,9 +57,9 @@ pub(crate) fn run(args: &TopArgs) -> Outcome {
         output,
         spool,
     };
-    match args.times.is_none() && terminal::is_usable() {
-        true => live.on_screen(args, &term),
-        false => live.in_tables(args, &term),
+    match is_screen {
+        true => live.on_screen(args, interval, &term),
+        false => live.in_tables(args, interval, &term),
     }
 }
 
@@ -73,11 +74,11 @@ struct LiveRecording {
 }
 
 impl LiveRecording {
-    fn in_tables(mut self, args: &TopArgs, term: &Term) -> Outcome {
-        let tables = LiveTables::new(self.names.clone(), args.interval, args.sort);
+    fn in_tables(mut self, args: &TopArgs, interval: Duration, term: &Term) -> Outcome {
+        let tables = LiveTables::new(self.names.clone(), interval, args.sort);
         let streams = OwnStreams::keep_stdout()?;
         // Also where a table took longer.
-        let end = 3 * args.interval + Duration::from_secs(1);
+        let end = 3 * interval + Duration::from_secs(1);
         let watch = TopWatch::new(streams, end, SnapshotRequest::default(), |snapshots| {
             tables.run(snapshots)
         });
@@ -99,11 +100,11 @@ impl LiveRecording {
         }
     }
 
-    fn on_screen(mut self, args: &TopArgs, term: &Term) -> Outcome {
+    fn on_screen(mut self, args: &TopArgs, interval: Duration, term: &Term) -> Outcome {
         let file = args.output.clone().unwrap_or_else(|| PathBuf::from(SAVED));
         let (streams, request) = (OwnStreams::keep_terminal()?, SnapshotRequest::default());
         let names = self.names.clone();
-        let shown = LiveScreen::new(names, request.clone(), args.interval, file, browse::annotate_of);
+        let shown = LiveScreen::new(names, request.clone(), interval, file, browse::annotate_of);
         let watch = TopWatch::new(streams, LiveScreen::LONGEST_END, request, |snapshots| {
             shown.run(snapshots)
         });
