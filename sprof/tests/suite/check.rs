@@ -288,7 +288,7 @@ fn recordings_of_slower_equal_and_renamed_programs_are_told_apart() {
         assert_eq!(code, Some(0), "{rule:?}: {text}");
     }
     // Some three samples of each run: its clock misses up to a third of it, and five runs that agree prove nothing.
-    let options = ["--rate", "60", "--iteration-count", "5"];
+    let options = ["--rate", "30", "--iteration-count", "5"];
     let (few, _) = support::record().options(&options).profile(&renamed, &["60"]);
     for rule in [&["--max-increase", "main=5%"][..], &["--max-total-increase", "5%"]] {
         let (code, text) = outcome(&few.output, rule);
