@@ -18,8 +18,9 @@ use crate::input::Input;
 /// Reads the file with the samples that are selected; true asks for the fields of markers.
 pub(crate) type ReadFile = Box<dyn Fn(&SelectArgs, bool) -> Result<Input, Failure>>;
 
-/// Source and machine code of a function; the last argument is the width of its lines, in columns.
-pub(crate) type Annotate = Box<dyn Fn(&Input, &SelectArgs, &str, usize) -> Result<Vec<String>, Failure>>;
+/// Source and machine code of a function, and the index of the hottest line. The last argument is the width of the
+/// lines, in columns.
+pub(crate) type Annotate = Box<dyn Fn(&Input, &SelectArgs, &str, usize) -> Result<(Vec<String>, usize), Failure>>;
 
 /// What the keys go to.
 pub(crate) enum ScreenMode {
@@ -389,10 +390,9 @@ impl BrowseScreen {
     fn annotate(&mut self) {
         let Some(function) = self.function() else { return };
         match (self.annotate)(&self.input, &self.shown.select, &function, self.width) {
-            Ok(lines) => {
+            Ok((lines, hottest)) => {
                 let mut words = vec!["annotate".to_owned(), self.file.display().to_string(), function.clone()];
                 words.extend(self.shown.select.words());
-                let hottest = hottest(&lines);
                 self.mode = ScreenMode::Text(TextPage {
                     title: String::new(),
                     lines: lines.into_iter().map(|line| (String::new(), line, false)).collect(),
@@ -474,14 +474,6 @@ impl BrowseScreen {
             command: None,
         }
     }
-}
-
-/// The first line with the largest share.
-fn hottest(lines: &[String]) -> usize {
-    let share = |line: &String| -> Option<f64> { line.trim_start().split_once(" %")?.0.parse().ok() };
-    let shares = lines.iter().map(|line| share(line).unwrap_or(0.0)).enumerate();
-    let most = shares.rev().max_by(|a, b| a.1.total_cmp(&b.1));
-    most.map_or(0, |(line, _)| line)
 }
 
 fn is_warning(style: Option<crate::terminal::style::Style>) -> bool {

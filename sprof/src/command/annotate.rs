@@ -46,23 +46,30 @@ pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
         },
         ResultTarget::Stdout | ResultTarget::File(..) => AnnotatedOutput::default(),
     };
-    let (text, doubts) = annotated(args, &input, page)?;
+    let (text, _, doubts) = annotated(args, &input, page)?;
     term.warnings(&args.file, &doubts);
     target.write(&term, |out| out.write_all(&text))
 }
 
-/// The annotation as text of this width in columns, without colours.
-pub(super) fn lines(args: &AnnotateArgs, input: &Input, columns: usize) -> Result<Vec<String>, Failure> {
+/// The annotation as text of this width in columns, without colours, and the index of its hottest line.
+pub(super) fn lines(args: &AnnotateArgs, input: &Input, columns: usize) -> Result<(Vec<String>, usize), Failure> {
     let page = AnnotatedOutput {
         color: false,
         columns: Some(columns),
     };
-    let (text, _) = annotated(args, input, page)?;
-    Ok(String::from_utf8_lossy(&text).lines().map(str::to_owned).collect())
+    let (text, hottest, _) = annotated(args, input, page)?;
+    let before = text.iter().take(hottest).filter(|byte| **byte == b'\n').count();
+    let lines = String::from_utf8_lossy(&text).lines().map(str::to_owned).collect();
+    Ok((lines, before))
 }
 
-/// The annotation in the format of the options, and what is not known of its samples, a line each.
-fn annotated(args: &AnnotateArgs, input: &Input, page: AnnotatedOutput) -> Result<(Vec<u8>, Vec<String>), Failure> {
+/// The annotation in the format of the options, the number of bytes before the hottest line of a text, and what is not
+/// known of its samples, a line each.
+fn annotated(
+    args: &AnnotateArgs,
+    input: &Input,
+    page: AnnotatedOutput,
+) -> Result<(Vec<u8>, usize, Vec<String>), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::failed(format_args!("{}: {error}", args.file.display()));
     calls::check_conditions(&args.file, &input.data, &args.select.filter())?;
     let selection = select(&input.data, &args.select.filter()).map_err(|error| failed(&error))?;
@@ -80,12 +87,12 @@ fn annotated(args: &AnnotateArgs, input: &Input, page: AnnotatedOutput) -> Resul
     };
     let annotated = annotation.function(&found);
     let mut out = Vec::new();
-    match args.format() {
+    let hottest = match args.format() {
         AnnotateFormat::Text => text::write(&annotation, annotated.as_ref(), page, &mut out),
-        AnnotateFormat::Json => json::write(&annotation, annotated.as_ref(), &mut out),
-    }
-    .map_err(|error| failed(&error))?;
-    Ok((out, doubts(&selection)))
+        AnnotateFormat::Json => json::write(&annotation, annotated.as_ref(), &mut out).map(|()| 0),
+    };
+    let hottest = hottest.map_err(|error| failed(&error))?;
+    Ok((out, hottest, doubts(&selection)))
 }
 
 /// The lines of `wanted` (ascending) and `context` lines around each, from `first` to `last`, in runs without gaps.

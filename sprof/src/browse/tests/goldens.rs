@@ -49,7 +49,7 @@ fn screens_are_those_that_were_blessed() {
                 name.into(),
                 SelectArgs::default(),
                 Box::new(move |select, has_markers| Ok(read(&file, select, has_markers))),
-                Box::new(|_, _, _, _| Ok(Vec::new())),
+                Box::new(|_, _, _, _| Ok(Default::default())),
             )
             .unwrap();
             lines(&mut screen, *width, *height);

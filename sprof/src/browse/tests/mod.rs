@@ -48,8 +48,8 @@ fn screen(path: &Path) -> BrowseScreen {
         SelectArgs::default(),
         Box::new(move |select, has_markers| Ok(read(&file, select, has_markers))),
         Box::new(|_, _, function, columns| {
-            let lines = (0..90).map(|line| format!("{:4} %  {function} in {columns} columns", line % 70));
-            Ok(lines.collect())
+            let lines = (0..90).map(|line| format!("{line:4}  {function} in {columns} columns"));
+            Ok((lines.collect(), 69))
         }),
     )
     .unwrap()
@@ -233,7 +233,7 @@ fn a_function_is_annotated_in_the_width_of_the_screen() {
     let shown = lines(&mut screen, 100, 24);
     assert!(shown[4].ends_with(" in 100 columns"), "{shown:#?}");
     // The hottest line is on the screen.
-    assert!(shown.iter().any(|line| line.starts_with("  69 %")), "{shown:#?}");
+    assert!(shown.iter().any(|line| line.starts_with("  69 ")), "{shown:#?}");
     assert!(screen.command().contains("annotate "), "{}", screen.command());
     press(&mut screen, "/");
     assert!(screen.command().contains("annotate "), "{}", screen.command());

@@ -23,19 +23,22 @@ pub(super) struct AnnotatedOutput {
     pub(super) columns: Option<usize>,
 }
 
+/// Writes the annotation. Returns the number of bytes before the line with the largest share.
 pub(super) fn write(
     annotation: &Annotation<'_>,
     annotated: Option<&Annotated>,
     page: AnnotatedOutput,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+    out: &mut Vec<u8>,
+) -> io::Result<usize> {
     let asked = &annotation.args.function;
     let Some(annotated) = annotated else {
-        return writeln!(out, "{asked}: none of the selected samples is in it");
+        writeln!(out, "{asked}: none of the selected samples is in it")?;
+        return Ok(0);
     };
-    let text = Text {
+    let mut text = Text {
         measure: &annotation.measure,
         page,
+        hottest: (0.0, 0),
     };
     writeln!(out, "{}", text.style(Style::Bold, &annotated.name))?;
     writeln!(
@@ -56,17 +59,21 @@ pub(super) fn write(
     if let Some(sources) = &annotated.sources {
         text.write_sources(sources, annotated.is_jit, out)?;
     }
-    let code = annotated.code.iter().flatten();
-    code.into_iter().try_for_each(|code| text.write_code(code, out))
+    for code in annotated.code.iter().flatten() {
+        text.write_code(code, out)?;
+    }
+    Ok(text.hottest.1)
 }
 
 struct Text<'a> {
     measure: &'a CostScale,
     page: AnnotatedOutput,
+    /// The largest share of a line, in percent, and the number of bytes before that line.
+    hottest: (f64, usize),
 }
 
 impl Text<'_> {
-    fn write_sources(&self, sources: &[AnnotatedFile], is_jit: bool, out: &mut dyn Write) -> io::Result<()> {
+    fn write_sources(&mut self, sources: &[AnnotatedFile], is_jit: bool, out: &mut Vec<u8>) -> io::Result<()> {
         if sources.is_empty() {
             let step = match is_jit {
                 true => "the program that compiled it as it ran reported none; Node.js does with --perf-prof",
@@ -97,7 +104,7 @@ impl Text<'_> {
         Ok(())
     }
 
-    fn write_code(&self, code: &Code, out: &mut dyn Write) -> io::Result<()> {
+    fn write_code(&mut self, code: &Code, out: &mut Vec<u8>) -> io::Result<()> {
         match code {
             Code::None(text) => writeln!(out, "\n{text}"),
             Code::Unread(text) => writeln!(out, "\n{}", self.style(Style::Warning, one_line(text))),
@@ -105,7 +112,7 @@ impl Text<'_> {
         }
     }
 
-    fn write_function(&self, function: &FunctionCode, out: &mut dyn Write) -> io::Result<()> {
+    fn write_function(&mut self, function: &FunctionCode, out: &mut Vec<u8>) -> io::Result<()> {
         let start = function.start;
         let size = match function.whole_size.filter(|whole| *whole > function.size) {
             Some(whole) => format!("the first {} of {whole} bytes", function.size),
@@ -153,7 +160,7 @@ impl Text<'_> {
         }
     }
 
-    fn write_line(&self, own: Option<Cost>, total: Option<Cost>, text: &str, out: &mut dyn Write) -> io::Result<()> {
+    fn write_line(&mut self, own: Option<Cost>, total: Option<Cost>, text: &str, out: &mut Vec<u8>) -> io::Result<()> {
         let share = |cost: Option<Cost>| match cost {
             Some(cost) if !cost.is_zero() => format!("{:.1} %", self.percent(cost)),
             _ => String::new(),
@@ -163,15 +170,18 @@ impl Text<'_> {
             numbers.push_str(&format!("  {:>7}", share(Some(total))));
         }
         let line = self.fit(&format!("{numbers}  {text}"));
-        let is_hot = own.is_some_and(|own| self.percent(own) >= 1.0);
-        match is_hot {
+        let percent = own.map_or(0.0, |own| self.percent(own));
+        if percent > self.hottest.0 {
+            self.hottest = (percent, out.len());
+        }
+        match percent >= 1.0 {
             true => writeln!(out, "{}", self.style(Style::Bold, line.trim_end())),
             false => writeln!(out, "{}", line.trim_end()),
         }
     }
 
     /// Marks what is left out before each run of lines but the first.
-    fn write_gap(&self, index: usize, out: &mut dyn Write) -> io::Result<()> {
+    fn write_gap(&self, index: usize, out: &mut Vec<u8>) -> io::Result<()> {
         match index {
             0 => Ok(()),
             _ => writeln!(out, "{}", self.style(Style::Dim, "    ...")),
