@@ -45,7 +45,7 @@ pub use list::{event_names, list_events};
 
 pub use processes::stop::Target;
 pub use session::{Recording, clock_reference};
-pub use sys::process::thread_cpu_ns;
+pub use sys::process::{return_freed_memory, thread_cpu_ns};
 pub use sys::signals::say_if_quit;
 
 /// The variable that the system removed from this process's environment, and that programs need to be recorded. Always

@@ -350,6 +350,19 @@ pub fn thread_cpu_ns() -> u64 {
     clock_ns(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// Makes the allocator give large blocks back to the kernel when they are freed. glibc's keeps up to 64 MB in each of
+/// its arenas once one such block was freed (M_TRIM_THRESHOLD in mallopt(3)), and threads that live at one time have
+/// arenas of their own: a recording of the last 5 s had 35 MB after eleven files of triggers, and has 6.
+pub fn return_freed_memory() {
+    #[cfg(target_env = "gnu")]
+    {
+        const MOST_KEPT: libc::c_int = 128 << 10;
+        // SAFETY: it stores a number under the lock of the first arena. A thread that allocates meanwhile reads the
+        // earlier number or this one.
+        unsafe { libc::mallopt(libc::M_TRIM_THRESHOLD, MOST_KEPT) };
+    }
+}
+
 /// Nanoseconds of CPU time of a process's threads, ended ones included. `None` if the process is gone.
 pub(crate) fn process_cpu_ns(pid: i32) -> Option<u64> {
     // 0 is the caller here, and what is outside of this PID namespace in perf's records. Numbers above PID_MAX_LIMIT of

@@ -126,6 +126,9 @@ pub(crate) fn record(
     mut spool: Option<Spool>,
     mut watch: Option<&mut dyn RecordingWatch>,
 ) -> Result<Recorded, Failure> {
+    if plan.last.is_some() {
+        recorder::return_freed_memory();
+    }
     // No work may come between attaching and recording, or threads that start meanwhile are found late. So slow steps
     // come before.
     let kernel = kernel::running();
