@@ -41,12 +41,13 @@ pub(crate) fn undisturbed_or_right(measure_and_assert: impl Fn()) {
     measure_and_assert();
 }
 
-/// [`undisturbed`]. Beside the result: milliseconds of CPU time that the host took away meanwhile.
+/// [`undisturbed`]. Beside the result: the most milliseconds of CPU time that the host can have taken away meanwhile.
+/// The kernel shows whole ticks.
 pub(crate) fn with_stolen_ms<T>(mut measure: impl FnMut() -> T) -> (T, f64) {
     undisturbed(|| {
         let before = CpuTicks::now();
         let measured = measure();
-        (measured, before.since().stolen as f64 * TICK_MS)
+        (measured, (before.since().stolen + 1) as f64 * TICK_MS)
     })
 }
 
