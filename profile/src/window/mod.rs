@@ -22,8 +22,9 @@ use segment::Segment;
 /// What lives is noted this many times in a window. What is before such a time is dropped as a whole, so up to one more
 /// part is kept.
 const PARTS: u64 = 8;
-/// A round of the recorder is shorter. A trigger is noticed up to a round late, so this much more is kept, too.
-const ROUND_NS: u64 = 500_000_000;
+/// A round of the recorder is shorter. A trigger is noticed up to a round late, so the events of this time before the
+/// window are kept, too.
+pub const MOST_ROUND_NS: u64 = 500_000_000;
 
 /// A sink that keeps the events of the last seconds.
 pub struct EventWindow {
@@ -113,7 +114,7 @@ impl EventWindow {
             let ended = std::mem::replace(&mut self.last, Segment::new(living));
             self.segments.push_back(Arc::new(ended));
         }
-        let oldest = until.0.saturating_sub(self.length_ns.saturating_add(ROUND_NS));
+        let oldest = until.0.saturating_sub(self.length_ns.saturating_add(MOST_ROUND_NS));
         let is_old = |segment: &Arc<Segment>| segment.start().is_some_and(|start| start.0 <= oldest);
         let first = self.last_noted(is_old);
         if first > 0 {

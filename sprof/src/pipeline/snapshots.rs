@@ -21,7 +21,7 @@ use crate::exit::Failure;
 /// Watches a recording from its own thread, between two rounds. What takes time belongs into another thread: the rings
 /// fill meanwhile.
 pub(crate) trait RecordingWatch {
-    /// Called once the recorder has blocked its signals. A thread that is started here blocks them, too.
+    /// Called when the recorder has blocked its signals. A thread that is started here inherits that.
     /// `announcements`: what the recorder could not do as it was asked, a sentence each.
     ///
     /// # Errors

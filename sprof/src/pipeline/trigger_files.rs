@@ -30,7 +30,7 @@ use crate::terminal::{Term, Verbosity};
 /// Most files that triggers write, and most bytes of them.
 const MOST_FILES: u32 = 100;
 const MOST_BYTES: u64 = 1 << 30;
-/// After each so many files the pauses of triggers double.
+/// The pauses of triggers double each time that this number of files was written.
 const FILES_BEFORE_LONGER_PAUSES: u32 = 10;
 /// Most files that are handed over and not written.
 const MOST_WAITING: u32 = 2;
@@ -189,9 +189,9 @@ impl TriggerFiles {
     }
 }
 
-/// How long a trigger has no further file, after so many files of all triggers. A span that is often too long would
-/// fill the disk in seconds, and whoever looks in the morning wants files of the whole night. At first the pause is the
-/// window: what comes in the pause is in the window at its end. The pause doubles with each ten files.
+/// How long a trigger has no further file. `files`: files of all triggers until now. A span that often exceeds its
+/// bound would fill the disk in seconds, and whoever looks in the morning wants files of the whole night. At first the
+/// pause is the window: what comes in the pause is in the window at its end.
 fn pause_ns(window_ns: u64, files: u32) -> u64 {
     window_ns.saturating_mul(1 << (files / FILES_BEFORE_LONGER_PAUSES).min(63))
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use profile::text::numbers::grouped;
+use profile::window::MOST_ROUND_NS;
 use recording::clock::Timestamp;
 use recording::counter::Counter;
 use recording::event::{Event, EventKind, Pid, ProcessEvent, ThreadEvent};
@@ -20,9 +21,6 @@ use crate::exit::Failure;
 
 /// CPU time is compared over this time: readings of it are 50 ms apart.
 const CPU_OVER_NS: u64 = 1_000_000_000;
-
-/// A round of the recorder is shorter.
-const MOST_ROUND_NS: u64 = 500_000_000;
 
 /// Watches for all triggers of a recording.
 #[derive(Debug)]

@@ -41,8 +41,8 @@ pub(crate) const HELP: [(&str, &str); 5] = [
     ("Ctrl-C", "goes to the program, as with `sprof record`"),
 ];
 
-/// The screen takes at most a hundredth of a CPU: for so many times what a picture took, no other one is made. Drawing
-/// and looking for keys take the rest.
+/// From one picture to the next are at least this many times the CPU time of a picture. With drawing and looking for
+/// keys, the screen then takes a hundredth of a CPU.
 const PICTURE_WAITS: u32 = 125;
 
 /// What was recorded until a snapshot.

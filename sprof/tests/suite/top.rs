@@ -157,7 +157,7 @@ fn the_screen_shows_what_runs_saves_what_a_recording_beside_it_saves_and_stays_w
     beside.wait_for_sprof("Ctrl-C ends");
     let began_ms = cpu_ms(&split.pid());
     wait_until(|| cpu_ms(&split.pid()) > began_ms + 600.0, String::new);
-    // The last second, of which the screen has the second before: it is no longer made of the whole recording.
+    // The screen is made of the last two seconds now, and no longer of the whole recording.
     terminal.press("1");
     let is_part = |screen: &[String]| screen.iter().any(|line| line.contains("--time-range "));
     wait_until(

@@ -99,7 +99,7 @@ fn threads(pid: &str) -> Vec<(String, String)> {
     threads.collect()
 }
 
-/// Waits until a process has at least so many threads, and all are in this state.
+/// Waits until a process has at least this number of threads, and all are in this state.
 pub(crate) fn wait_for_state(pid: &str, least: usize, state: &str) {
     let is_so = || {
         let threads = threads(pid);
