@@ -31,7 +31,7 @@ pub struct EventWindow {
     length_ns: u64,
     /// When recording began.
     began: Timestamp,
-    /// All events since then are kept.
+    /// All events after that are kept.
     kept_since: Timestamp,
     /// The first one has what lived.
     segments: VecDeque<Arc<Segment>>,
@@ -39,6 +39,8 @@ pub struct EventWindow {
     living: Living,
     /// When what lives was last noted.
     noted: Timestamp,
+    /// The end of the last round.
+    round: Timestamp,
 }
 
 impl EventWindow {
@@ -49,9 +51,10 @@ impl EventWindow {
             began,
             kept_since: began,
             segments: VecDeque::new(),
-            last: Segment::new(Some(Living::default())),
+            last: Segment::new(Some(Living::default()), began),
             living: Living::default(),
             noted: began,
+            round: began,
         }
     }
 
@@ -62,19 +65,18 @@ impl EventWindow {
 
     /// The events of the window that ends at this time, and those that came since. Further events do not change it.
     pub fn snapshot(&mut self, end: Timestamp) -> WindowSnapshot {
-        self.snapshot_since(Timestamp(end.0.saturating_sub(self.length_ns)), end)
+        self.snapshot_since(Timestamp(end.0.saturating_sub(self.length_ns)))
     }
 
     /// True if all events since this time are kept.
     pub fn reaches(&self, from: Timestamp) -> bool {
-        from >= self.kept_since || self.kept_since == self.began
+        from > self.kept_since || self.kept_since == self.began
     }
 
-    /// The events since `from`, up to this round, which ends at `until`. Further events do not change it.
-    pub fn snapshot_since(&mut self, from: Timestamp, until: Timestamp) -> WindowSnapshot {
-        self.begin_segment(until);
-        let is_before = |segment: &Arc<Segment>| segment.start().is_none_or(|start| start <= from);
-        let first = self.last_noted(is_before);
+    /// The events since `from`. Further events do not change it.
+    pub fn snapshot_since(&mut self, from: Timestamp) -> WindowSnapshot {
+        self.begin_segment();
+        let first = self.last_noted(from);
         let segments: Vec<Arc<Segment>> = self.segments.range(first..).cloned().collect();
         let living = segments.first().map_or(&self.last, |first| &**first).living.clone();
         WindowSnapshot {
@@ -84,12 +86,13 @@ impl EventWindow {
         }
     }
 
-    /// The last segment that has what lived, and meets the condition; else the first one.
-    fn last_noted(&self, meets: impl Fn(&Arc<Segment>) -> bool) -> usize {
+    /// The last segment that has what lived, and all events since `from` together with those after it; else the first
+    /// one.
+    fn last_noted(&self, from: Timestamp) -> usize {
         let found = self
             .segments
             .iter()
-            .rposition(|segment| segment.living.is_some() && meets(segment));
+            .rposition(|segment| segment.living.is_some() && segment.since < from);
         found.unwrap_or(0)
     }
 
@@ -99,27 +102,26 @@ impl EventWindow {
     }
 
     /// True if it is time to note what lives.
-    fn is_due(&self, until: Timestamp) -> bool {
-        until.nanos_since(self.noted) > self.length_ns / PARTS
+    fn is_due(&self) -> bool {
+        self.round.nanos_since(self.noted) > self.length_ns / PARTS
     }
 
     /// Begins a segment, and drops those that are older than the window. What lives is large, and segments may be many:
     /// it is noted when it is due.
-    fn begin_segment(&mut self, until: Timestamp) {
-        if self.last.start().is_some() {
-            let living = self.is_due(until).then(|| self.living.clone());
+    fn begin_segment(&mut self) {
+        if !self.last.is_empty() {
+            let living = self.is_due().then(|| self.living.clone());
             if living.is_some() {
-                self.noted = until;
+                self.noted = self.round;
             }
-            let ended = std::mem::replace(&mut self.last, Segment::new(living));
+            let ended = std::mem::replace(&mut self.last, Segment::new(living, self.round));
             self.segments.push_back(Arc::new(ended));
         }
-        let oldest = until.0.saturating_sub(self.length_ns.saturating_add(MOST_ROUND_NS));
-        let is_old = |segment: &Arc<Segment>| segment.start().is_some_and(|start| start.0 <= oldest);
-        let first = self.last_noted(is_old);
+        let kept_ns = self.length_ns.saturating_add(MOST_ROUND_NS);
+        let first = self.last_noted(Timestamp(self.round.0.saturating_sub(kept_ns)));
         if first > 0 {
             self.segments.drain(..first);
-            self.kept_since = self.segments[0].start().unwrap_or(self.kept_since);
+            self.kept_since = self.segments[0].since;
         }
     }
 }
@@ -131,8 +133,9 @@ impl EventSink for EventWindow {
     }
 
     fn end_round(&mut self, until: Timestamp) -> Completion {
-        if self.is_due(until) {
-            self.begin_segment(until);
+        self.round = until;
+        if self.is_due() {
+            self.begin_segment();
         }
         Completion::default()
     }

@@ -9,31 +9,31 @@ use super::living::Living;
 use crate::event_block::{BlockEvent, EventBlock};
 
 /// Events in order.
-#[derive(Default)]
 pub(super) struct Segment {
     /// What lived before them, if that was noted.
     pub(super) living: Option<Living>,
-    start: Option<Timestamp>,
+    /// All events up to this time are in earlier segments, but spans that came late.
+    pub(super) since: Timestamp,
     events: EventBlock,
     /// The number of the last stack of each thread.
     numbers: FxHashMap<Thread, u64>,
 }
 
 impl Segment {
-    pub(super) fn new(living: Option<Living>) -> Segment {
+    pub(super) fn new(living: Option<Living>, since: Timestamp) -> Segment {
         Segment {
             living,
-            ..Segment::default()
+            since,
+            events: EventBlock::default(),
+            numbers: FxHashMap::default(),
         }
     }
 
-    /// The time of its first event.
-    pub(super) fn start(&self) -> Option<Timestamp> {
-        self.start
+    pub(super) fn is_empty(&self) -> bool {
+        self.events.is_empty()
     }
 
     pub(super) fn push(&mut self, event: &Event<'_>) {
-        self.start.get_or_insert(event.time);
         let time = event.time.0;
         let EventKind::Thread(thread, ThreadEvent::Sample(sample)) = event.kind else {
             return self.events.push(time, &event.kind);

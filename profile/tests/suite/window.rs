@@ -6,7 +6,9 @@ use crate::common::*;
 use profile::builder::{BuildOptions, Builder};
 use profile::window::{EventWindow, WindowSnapshot};
 use recording::clock::{ClockReference, Timestamp};
-use recording::event::{Event, InitialState, Pid, ProcessEvent, RecordingEvent, Role, Sample, Thread, ThreadEvent};
+use recording::event::{
+    Event, EventKind, InitialState, Pid, ProcessEvent, RecordingEvent, Role, Sample, Thread, ThreadEvent,
+};
 use recording::quality::Quality;
 use recording::sink::{Completion, EventSink};
 use recording::span::Span;
@@ -45,6 +47,21 @@ struct CountEvents(usize);
 impl EventSink for CountEvents {
     fn on_event(&mut self, _: &Event<'_>) {
         self.0 += 1;
+    }
+
+    fn end_round(&mut self, _: Timestamp) -> Completion {
+        Completion::default()
+    }
+}
+
+/// The times of samples.
+struct Samples(Vec<Timestamp>);
+
+impl EventSink for Samples {
+    fn on_event(&mut self, event: &Event<'_>) {
+        if matches!(event.kind, EventKind::Thread(_, ThreadEvent::Sample(_))) {
+            self.0.push(event.time);
+        }
     }
 
     fn end_round(&mut self, _: Timestamp) -> Completion {
@@ -172,7 +189,34 @@ fn the_window_is_what_a_builder_makes_that_saw_nothing_else() {
     assert!(window.0.to_string().contains("\"trigger\":\"signal\""));
     // The same events, kept since an earlier time.
     assert!(both.window.reaches(at(FROM)) && !both.window.reaches(at(FROM - 1_000)));
-    assert!(of(both.longer.snapshot_since(at(FROM), at(UNTIL))) == later);
+    assert!(of(both.longer.snapshot_since(at(FROM))) == later);
     // A second of 1.5 events a millisecond, however long it lasts.
     assert!(both.largest < 1_700, "{}", both.largest);
+}
+
+/// Rounds of 50 ms, each with a span first that came 400 ms late. A trigger was 30 ms before the end of its round.
+#[test]
+fn a_window_has_all_its_samples_though_spans_come_late() {
+    let thread = Thread::new(1, 1);
+    let length = Duration::from_millis(UNTIL - FROM);
+    let mut window = EventWindow::new(length, at(0));
+    for ms in 0..UNTIL {
+        if ms % 50 == 0 && ms > 400 {
+            let span = Span::new("late", Some(at(ms - 420)));
+            window.on_event(&Event::thread(at(ms - 400), thread, ThreadEvent::Span(span)));
+        }
+        let frames = [ip(0x1100)];
+        let sample = Sample::new(Role::Running, MS, Stack::Frames(&frames));
+        window.on_event(&Event::sample(at(ms), thread, sample));
+        if ms % 50 == 49 {
+            let _ = window.end_round(at(ms));
+        }
+        if ms > FROM && ms % 150 == 149 {
+            let end = ms - 30;
+            let mut samples = Samples(Vec::new());
+            window.snapshot(at(end)).send(&mut samples);
+            let expected: Vec<Timestamp> = (end - (UNTIL - FROM)..=ms).map(at).collect();
+            assert!(samples.0 == expected, "{} of {}", samples.0.len(), expected.len());
+        }
+    }
 }

@@ -158,7 +158,7 @@ impl<'a, 'w, 'f> SnapshotStage<'a, 'w, 'f> {
         let events = match window.filter(|(window, from)| window.reaches(*from)) {
             Some((window, from)) => {
                 let empty = self.start.builder(Some(whole.zero()));
-                SnapshotEvents::End(window.snapshot_since(from, until), empty)
+                SnapshotEvents::End(window.snapshot_since(from), empty)
             }
             None => SnapshotEvents::All(whole.snapshot()?),
         };
