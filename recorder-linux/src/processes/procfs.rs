@@ -181,7 +181,9 @@ pub(crate) fn numbers_inside(tid: i32) -> Option<Thread> {
     let last = |name: &str| {
         let mut lines = status.lines();
         let numbers = lines.find_map(|line| line.strip_prefix(name))?;
-        numbers.split_ascii_whitespace().next_back()?.parse().ok()
+        let number = numbers.split_ascii_whitespace().next_back()?.parse::<i32>().ok();
+        // The kernel writes 0 for a thread that goes at this moment.
+        number.filter(|number| *number != 0)
     };
     Some(Thread::new(last("NStgid:")?, last("NSpid:")?))
 }

@@ -104,7 +104,7 @@ impl SpanMemory {
     ///
     /// # Errors
     ///
-    /// It is not what the crate makes, or another sprof reads it.
+    /// It is not what the crate makes, or another sprof reads it. `WouldBlock`: the program has not finished making it.
     pub(super) fn begin(descriptor: OwnedFd, reader: u64, state: u64, now_ns: u64) -> io::Result<SpanMemory> {
         // Only a memfd has seals. To read from other files may take any time.
         if !fcntl_get_seals(&descriptor)?.contains(SealFlags::SHRINK | SealFlags::GROW) {
@@ -136,6 +136,9 @@ impl SpanMemory {
             fill: 0.0,
         };
         let control = memory.control()?;
+        if control[VERSION] == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         if control[VERSION] != MAGIC {
             return Err(io::Error::other("it has another version"));
         }
@@ -149,7 +152,10 @@ impl SpanMemory {
         let has_begun = control[READER] == 0 && [COUNTER, MONOTONIC].contains(&control[STATE]);
         if !has_begun {
             memory.lost_elsewhere = control[LOST];
-            for index in 0..memory.slots.len() {
+            // A program sets the state after it has sent its memory. What is in slots that were never used when the
+            // state was read has come since then, and is to be read.
+            let taken = usize::try_from(control[SLOTS_TAKEN]).unwrap_or(usize::MAX);
+            for index in 0..memory.slots.len().min(taken) {
                 let [state, head, _, lost] = memory.slot(index)?;
                 memory.slots[index].lost = lost;
                 memory.set_tail(index, head, head)?;
@@ -581,6 +587,26 @@ mod tests {
             panic!("a record")
         });
         assert!(none.is_err());
+    }
+
+    /// A program sends its memory, then sets the state, and may have spans before sprof has looked at all of it.
+    #[test]
+    fn what_a_program_writes_while_its_memory_is_taken_is_read() {
+        let (mut program, memory) = Program::new();
+        program.set(STATE, OFF);
+        program.set(SLOTS_TAKEN, 0);
+        program.write(0, SPAN, &[20, 10]);
+        let mut memory = SpanMemory::begin(memory, READER, MONOTONIC, NOW).unwrap();
+        program.set(SLOTS_TAKEN, 1);
+        assert_eq!(read(&mut memory).0, [(20, 0, "name".to_owned())]);
+    }
+
+    #[test]
+    fn memory_that_a_program_still_makes_is_no_other_version() {
+        let (program, memory) = Program::new();
+        program.set(VERSION, 0);
+        let error = SpanMemory::begin(memory, READER, COUNTER, NOW).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]

@@ -25,8 +25,8 @@ use perf_data::merge::SETTLE_NS;
 
 /// Programs whose memory is held open at one time.
 const MOST_PROGRAMS: usize = 512;
-/// Mappings of one program that are looked into: to look takes time, and a program can map its memory any number of
-/// times. Libraries may have memory of their own.
+/// How often mappings of one program are looked into: to look takes time, and a program can map its memory any number
+/// of times. Libraries may have memory of their own.
 const MOST_MAPPINGS: u32 = 8;
 /// What is said of single programs at the end.
 const MOST_NOTES: usize = 5;
@@ -168,12 +168,19 @@ impl SpanReader {
     fn open(&mut self, now_ns: u64) {
         let mut socket = self.socket.take();
         if let Some(socket) = &mut socket {
-            socket.take(&mut |pid, memory| self.add(pid, memory, now_ns));
+            // What is sent is whole.
+            socket.take(&mut |pid, memory| {
+                self.add(pid, memory, now_ns);
+            });
         }
         self.socket = socket;
         for (pid, start, end) in std::mem::take(&mut self.found) {
             match found::open(pid, start, end) {
-                Ok(memory) => self.add(pid, memory, now_ns),
+                Ok(memory) => {
+                    if !self.add(pid, memory, now_ns) && !self.look_for(pid, start, end) {
+                        self.say_unread(pid, "it has not finished making their memory".to_owned());
+                    }
+                }
                 Err(error) if self.is_known(pid) => drop(error),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     self.say_unread(pid, "it ended, or closed their memory, before it was seen".to_owned());
@@ -184,12 +191,18 @@ impl SpanReader {
     }
 
     fn on_mapping(&mut self, pid: Pid, mapping: &Mapping<'_>) {
+        self.look_for(pid, mapping.start, mapping.start.saturating_add(mapping.len));
+    }
+
+    /// Looks into a mapping in the next round. Returns false if this process was looked into too often.
+    fn look_for(&mut self, pid: Pid, start: u64, end: u64) -> bool {
         let seen = self.seen.entry(pid).or_default();
         *seen = seen.saturating_add(1);
-        if *seen <= MOST_MAPPINGS {
-            let end = mapping.start.saturating_add(mapping.len);
-            self.found.push((pid, mapping.start, end));
+        let is_allowed = *seen <= MOST_MAPPINGS;
+        if is_allowed {
+            self.found.push((pid, start, end));
         }
+        is_allowed
     }
 
     fn is_known(&self, pid: Pid) -> bool {
@@ -202,9 +215,11 @@ impl SpanReader {
         }
     }
 
-    fn add(&mut self, pid: Pid, descriptor: OwnedFd, now_ns: u64) {
+    /// Returns false if the process has not finished making it.
+    fn add(&mut self, pid: Pid, descriptor: OwnedFd, now_ns: u64) -> bool {
         if self.programs.len() >= MOST_PROGRAMS {
-            return self.say_unread(pid, format!("there are {MOST_PROGRAMS} others"));
+            self.say_unread(pid, format!("there are {MOST_PROGRAMS} others"));
+            return true;
         }
         let id = rustix::fs::fstat(&descriptor).map(|stat| (stat.st_dev, stat.st_ino));
         let inner = numbers_inside(pid.0).map(|inner| inner.pid);
@@ -220,10 +235,16 @@ impl SpanReader {
                         namespace,
                         is_over,
                     });
-                    let Some(added) = self.programs.last_mut() else { return };
+                    let Some(added) = self.programs.last_mut() else {
+                        return true;
+                    };
                     added
                 }
-                Err(error) => return self.say_unread(pid, error.to_string()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Err(error) => {
+                    self.say_unread(pid, error.to_string());
+                    return true;
+                }
             },
         };
         // A process that has ended says nothing of itself.
@@ -233,6 +254,7 @@ impl SpanReader {
             program.pid = Some(pid);
             program.is_over = self.ended.contains(&pid);
         }
+        true
     }
 
     /// Sends the spans of all programs that ended before `end`. `time`: of losses. `most_words`: of each program.

@@ -138,11 +138,11 @@ pub(crate) fn switch(samples: bool) {
     head[SWITCH_LOCK].store(0, Ordering::Release);
 }
 
-/// Waits until this sprof reads spans, a second at most.
+/// Waits until this sprof reads spans, ten seconds at most: on a busy machine it may have no CPU for some of them.
 pub(crate) fn wait_for_reader(sprof: u32) {
     let Some(head) = sys::published() else { return };
     let reads = || head[READER].load(Ordering::Acquire) >> 32 == u64::from(sprof);
-    for _ in 0..1000 {
+    for _ in 0..10_000 {
         if reads() {
             return;
         }
