@@ -60,8 +60,9 @@ const OF_TASKS: [Measure; 3] = [Measure::CpuWait, Measure::Processes, Measure::T
 const ONE_SIGNAL: Duration = Duration::from_millis(500);
 /// Between two readings of what the kernel forgets.
 const LOOK: Duration = Duration::from_millis(100);
-/// A forked process takes less to wait for its exec, but for a machine that has no CPU for it.
-const FORK: Duration = Duration::from_millis(100);
+/// A forked process takes less to wait for its exec, but for a machine that has no CPU for it: the host of a virtual
+/// machine may take one away for seconds.
+const FORK: Duration = Duration::from_secs(10);
 /// What a process may touch on its way to its exec, at most.
 const BEFORE_EXEC_BYTES: u64 = 1 << 20;
 
