@@ -40,6 +40,8 @@ const MOST_DEVICES: usize = 64;
 pub(crate) struct Resources {
     next_ns: u64,
     next_all_ns: u64,
+    /// CPU time of the last reading of all.
+    last_all_cost_ns: u64,
     reader: FileReader,
     processes: HashMap<Pid, WatchedProcess>,
     /// `None` if only memory and CPU time are read.
@@ -118,6 +120,7 @@ impl Resources {
         Resources {
             next_ns: 0,
             next_all_ns: 0,
+            last_all_cost_ns: u64::MAX,
             reader: FileReader::default(),
             processes: HashMap::new(),
             machine: all.then(|| MachineFiles::new(Path::new("/"))),
@@ -167,7 +170,10 @@ impl Resources {
         self.next_ns = began + LOOK_NS.max(cost_ns * REST);
         if let Some(cpu_before_ns) = cpu_before_ns {
             let cost_ns = thread_cpu_ns().saturating_sub(cpu_before_ns);
-            self.next_all_ns = began + LOOK_AT_ALL_NS.max(cost_ns.saturating_mul(REST_AFTER_ALL));
+            // If the host of a virtual machine takes the CPU away for 20 ms, that counts as CPU time, and the pause
+            // would be 10 s. Two readings in a row are seldom disturbed.
+            let usual_ns = cost_ns.min(std::mem::replace(&mut self.last_all_cost_ns, cost_ns));
+            self.next_all_ns = began + LOOK_AT_ALL_NS.max(usual_ns.saturating_mul(REST_AFTER_ALL));
         }
     }
 
