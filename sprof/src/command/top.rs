@@ -75,7 +75,7 @@ struct LiveRecording {
 
 impl LiveRecording {
     fn in_tables(mut self, args: &TopArgs, interval: Duration, term: &Term) -> Outcome {
-        let tables = LiveTables::new(self.names.clone(), interval, args.sort);
+        let tables = LiveTables::new(self.names.clone(), interval, args.sort, args.times);
         let streams = OwnStreams::keep_stdout()?;
         // Also where a table took longer.
         let end = 3 * interval + Duration::from_secs(1);

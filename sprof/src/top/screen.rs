@@ -150,12 +150,13 @@ impl LiveScreen {
             let profile = Arc::new(shared.names.of_snapshot(snapshot));
             let took_ns = thread_cpu_ns().saturating_sub(began) + shared.page_ns.load(Ordering::Relaxed);
             let cost = Duration::from_nanos(took_ns);
-            if is_saved {
-                shared.say(shared.save(&profile));
-            }
             let lost = profile.quality().lost_total();
             if lost > std::mem::replace(&mut lost_before, lost) {
                 shared.say(format!("{} lost so far; Q says more", count(lost, "record", "records")));
+            }
+            // There is one message: the answer to a key takes precedence.
+            if is_saved {
+                shared.say(shared.save(&profile));
             }
             let is_held = shared.is_paused.load(Ordering::Relaxed) || is_saved && shared.part() != SnapshotPart::All;
             if !shared.is_awaited.swap(false, Ordering::Relaxed) && is_held {

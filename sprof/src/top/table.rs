@@ -31,6 +31,8 @@ pub(crate) struct LiveTables {
     names: Arc<LiveNames>,
     interval: Duration,
     sort: Sort,
+    /// Tables before the last one, at most; `None`: any number.
+    left: Option<u32>,
     /// The end of the last table, in seconds.
     until_s: f64,
     before: Option<EarlierShares>,
@@ -39,11 +41,13 @@ pub(crate) struct LiveTables {
 }
 
 impl LiveTables {
-    pub(crate) fn new(names: Arc<LiveNames>, interval: Duration, sort: Sort) -> LiveTables {
+    /// Prints `times` tables at most; `None`: any number.
+    pub(crate) fn new(names: Arc<LiveNames>, interval: Duration, sort: Sort, times: Option<u32>) -> LiveTables {
         LiveTables {
             names,
             interval,
             sort,
+            left: times.map(|times| times.saturating_sub(1)),
             until_s: 0.0,
             before: None,
             problem: None,
@@ -53,7 +57,11 @@ impl LiveTables {
     /// Prints tables until the recording has ended.
     pub(crate) fn run(mut self, mut snapshots: Snapshots) -> LiveTables {
         let mut from = Timestamp(0);
-        while let Some(snapshot) = snapshots.after(self.interval, || Some(SnapshotPart::Since(from))) {
+        while self.left != Some(0)
+            && let Some(snapshot) = snapshots.after(self.interval, || Some(SnapshotPart::Since(from)))
+        {
+            // The interval begins before the recording does: the last table's interval may end before the recording.
+            self.left = self.left.map(|left| left - 1);
             let profile = self.names.of_snapshot(snapshot);
             let printed = self.names.input(&profile, false).and_then(|input| {
                 // What happens in the rest of a millisecond is of the next table.
