@@ -148,8 +148,9 @@ mod tests {
             assert!(timeout(SHORT, watch.is_idle(Some(LONG))).await.is_err());
             assert!(timeout(SHORT, watch.is_idle(None)).await.is_err());
             assert!(timeout(LONG, watch.is_idle(Some(SHORT))).await.is_ok());
-            watch.request();
+            // Before the request: between the two, the thread may wait for a CPU.
             let start = Instant::now();
+            watch.request();
             watch.is_idle(Some(SHORT)).await;
             assert!(start.elapsed() >= SHORT);
         });

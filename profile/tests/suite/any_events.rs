@@ -246,7 +246,7 @@ fn symbols(addresses: &[u64]) -> Vec<AddressInfo> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(crate::damage::cases(300))]
 
     #[test]
     fn any_sequence_of_events_gives_a_sound_profile(

@@ -399,11 +399,15 @@ fn a_chain_of_ten_thousand_functions_is_compared_in_linear_time() {
             of.prefix = stack as u32 - 1;
         }
         let side = [data];
-        let start = cpu_ns();
-        for what in [Compared::Own, Compared::Total, Compared::Paths, Compared::Lines] {
-            assert_eq!(diff(&side, &side, what, DiffLimits::default()).changes, []);
-        }
-        (cpu_ns() - start) as f64
+        let compare = |_| {
+            let start = cpu_ns();
+            for what in [Compared::Own, Compared::Total, Compared::Paths, Compared::Lines] {
+                assert_eq!(diff(&side, &side, what, DiffLimits::default()).changes, []);
+            }
+            cpu_ns() - start
+        };
+        // The least of three: what the host takes while the thread has the CPU may count as the thread's.
+        (0..3).map(compare).min().unwrap() as f64
     };
     // Each function above each sample was 50 million steps, which took 100 times as long as 500,000.
     let [short, long] = [1_000, 10_000].map(ns_of);

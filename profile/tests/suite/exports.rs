@@ -14,6 +14,8 @@ fn time() -> impl Strategy<Value = PickedTime> {
 }
 
 proptest! {
+    #![proptest_config(crate::damage::cases(256))]
+
     #[test]
     fn all_formats_agree_to_the_sample(data in data(), time in time()) {
         let picked = Picked::new(&data, time);

@@ -565,6 +565,8 @@ fn names_that_one_file_lacks_are_looked_up_with_the_stacks_of_its_markers() {
 }
 
 proptest! {
+    #![proptest_config(crate::damage::cases(256))]
+
     #[test]
     fn any_profiles_have_the_sum_of_their_stacks_in_the_whole(parts in prop::collection::vec(data::data(), 1..4)) {
         let parts: Vec<SavedData> = parts.into_iter().map(Data::into_saved).collect();

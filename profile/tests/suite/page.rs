@@ -126,6 +126,12 @@ fn add<K: Ord + Clone>(sums: &mut Sums<K>, path: &[K], weight: u64) {
 }
 
 proptest! {
+    // With the cases that have failed before.
+    #![proptest_config(ProptestConfig {
+        failure_persistence: ProptestConfig::default().failure_persistence,
+        ..crate::damage::cases(256)
+    })]
+
     #[test]
     fn functions_and_lines_of_any_data_are_those_of_views(data in data(), waits in any::<bool>(), from in 0..6u64, length in 0..6u64) {
         // Such samples are of no export, and named in the page.

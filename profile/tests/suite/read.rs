@@ -222,7 +222,7 @@ fn memory_is_bounded_whatever_the_file_inflates_to() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(crate::damage::cases(200))]
 
     #[test]
     fn no_mutation_of_a_profile_makes_the_reader_panic(

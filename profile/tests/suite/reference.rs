@@ -134,7 +134,7 @@ fn frame() -> impl Strategy<Value = Frame> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(crate::damage::cases(100))]
 
     #[test]
     fn both_writers_show_the_same_stacks(

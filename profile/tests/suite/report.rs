@@ -612,6 +612,8 @@ fn any_data() -> impl Strategy<Value = Data> {
 }
 
 proptest! {
+    #![proptest_config(crate::damage::cases(256))]
+
     /// Self costs over functions, over lines and over buckets' complement, roots of trees, threads, processes and
     /// categories: all are the samples that were selected.
     #[test]

@@ -389,6 +389,8 @@ fn more_values_than_allowed_are_refused_before_they_are_kept() {
 }
 
 proptest! {
+    #![proptest_config(crate::damage::cases(256))]
+
     /// Any number anywhere: read or refused, never a panic, and all that is read points into its tables.
     #[test]
     fn damaged_tables_never_panic(place in 0usize..400, value in prop_oneof![-2i64..100, any::<i64>()], version in 50u32..=75) {

@@ -74,8 +74,10 @@ mod tests {
     fn a_map_that_is_older_than_the_process_is_not_its_own() {
         let pid = Pid(std::process::id() as i32);
         let path = format!("/tmp/perf-{}.map", pid.0);
+        // Before the file is made, however long that takes.
+        let began_ns = monotonic_ns();
         let file = File::create(&path).unwrap();
-        let now = open_perf_map(pid, monotonic_ns()).is_some();
+        let now = open_perf_map(pid, began_ns).is_some();
         file.set_modified(SystemTime::now() - Duration::from_secs(3600))
             .unwrap();
         let old = open_perf_map(pid, monotonic_ns()).is_some();

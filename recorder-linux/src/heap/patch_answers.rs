@@ -73,6 +73,12 @@ impl PatchAnswers {
         }
     }
 
+    /// Computes the plan of an executable before a process asks, which waits for
+    /// [`SEND_MS`](super::wire::SEND_MS) at most.
+    pub fn prepare(&mut self, path: &Path) {
+        self.plan(path);
+    }
+
     /// The bytes of the answer, and the executable, if it has an allocator. An outcome is beside it where the answer
     /// has no patches: the program then sends none.
     pub fn answer(&mut self, pid: i32, question: &Question) -> (Vec<u8>, Option<(PatchedExecutable, Option<Outcome>)>) {

@@ -471,6 +471,10 @@ mod tests {
     impl Opened {
         fn new() -> Opened {
             let (listener, name) = listen().unwrap();
+            Opened::with_listener(listener, name)
+        }
+
+        fn with_listener(listener: UnixListener, name: SocketName) -> Opened {
             let (connections, messages) = Connections::new(listener, PatchAnswers::new(HeapPatches::All));
             Opened {
                 name,
@@ -562,8 +566,10 @@ mod tests {
             fs::create_dir(folder).unwrap();
             UnixListener::bind(folder.join("s")).unwrap()
         };
-        drop(listen(&left));
-        drop(listen(&other));
+        // Not only closed: a child that another test has forked may have the socket as well.
+        let kill = |listener: UnixListener| rustix::net::shutdown(&listener, rustix::net::Shutdown::Both).unwrap();
+        kill(listen(&left));
+        kill(listen(&other));
         let _living = listen(&living);
         remove_leftovers(folder.path());
         assert_eq!([left, living, other].map(|folder| folder.exists()), [false, true, true]);
@@ -596,7 +602,16 @@ mod tests {
 
     #[test]
     fn who_connects_and_sends_nothing_is_waited_for_a_while() {
-        let mut socket = Opened::new();
+        // In a folder of its own: the recorders of other tests connect to all sockets in the usual one, for a moment.
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let listener = UnixListener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let name = SocketName {
+            folder: folder.path().to_owned(),
+            path,
+        };
+        let mut socket = Opened::with_listener(listener, name);
         let mut silent: Vec<_> = (0..MOST_WAITING + 10)
             .map(|_| UnixStream::connect(&socket.name.path).unwrap())
             .collect();

@@ -226,6 +226,12 @@ mod tests {
     }
 
     proptest! {
+        // The same cases in each run.
+        #![proptest_config(ProptestConfig {
+            rng_seed: proptest::test_runner::RngSeed::Fixed(1),
+            ..ProptestConfig::default()
+        })]
+
         #[test]
         fn any_text_is_translated_or_left_out(text in "[-$%@()\\[\\],#x0-9a-z ]{0,60}|.{0,40}") {
             let arguments = translate(&text);

@@ -335,7 +335,9 @@ fn code_that_a_program_may_write_stays_so() {
     let program = c_with("registers.c", &[]);
     let mut bytes = fs::read(&program).unwrap();
     code_segment(&mut bytes)[4] = 7;
-    fs::write(&program, bytes).unwrap();
+    let changed = program.with_extension("changed");
+    fs::write(&changed, bytes).unwrap();
+    copy_program(&changed, &program);
     let mut command = Command::new(&program);
     command.args(["100", "writes"]);
     refuse(&mut command, &[(libc::SYS_pwrite64, None)]);

@@ -57,6 +57,13 @@ fn build(compiler: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
     Some(program)
 }
 
+/// Copies a program, by another process: a child that another test starts while this process writes has the open file
+/// until it executes its own program, and a file that is open to be written can't be executed (ETXTBSY in execve(2)).
+fn copy_program(from: &Path, to: &Path) {
+    let status = Command::new("cp").args([from, to]).status();
+    assert!(status.unwrap().success(), "cp {}", from.display());
+}
+
 /// False, said, where this is not root.
 fn is_root(test: &str) -> bool {
     let is_root = rustix::process::geteuid().is_root();
@@ -148,7 +155,7 @@ fn a_program_whose_file_its_user_may_not_read_is_seen_as_well() {
     let folder = tempfile::tempdir().unwrap();
     let copy = |from: &Path, name: &str, mode: u32| {
         let to = folder.path().join(name);
-        fs::copy(from, &to).unwrap();
+        copy_program(from, &to);
         fs::set_permissions(&to, fs::Permissions::from_mode(mode)).unwrap();
         to
     };

@@ -249,6 +249,9 @@ fn record_and(
         ..
     } = settings;
     let value = format!("{interval}:{stack_bytes}:{ring_bytes}:1:@{name}");
+    let mut answers = PatchAnswers::new(HeapPatches::All);
+    // Beside many other tests a plan may take longer than the program waits for.
+    answers.prepare(Path::new(command.get_program()));
     command.env("LD_PRELOAD", library).env(VARIABLE, value);
     command
         .stdin(Stdio::null())
@@ -261,7 +264,6 @@ fn record_and(
         });
         let mut readers: Vec<SharedMemory> = Vec::new();
         let (mut hellos, mut outcomes) = (Vec::new(), Vec::new());
-        let mut answers = PatchAnswers::new(HeapPatches::All);
         let mut records = Vec::new();
         loop {
             let is_last = ended.is_finished();

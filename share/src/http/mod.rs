@@ -32,8 +32,9 @@ pub use ureq::http::{HeaderMap, Method};
 /// A request with a larger body asks first whether the server wants it (RFC 9110, 10.1.1: `Expect: 100-continue`). curl
 /// has the same limit. The refusal of a server that closes the connection while it is written to would be lost.
 const ASKS_FIRST_BYTES: u64 = 1 << 20;
-/// Servers that don't know the question get the body after this time. curl waits as long.
-const WAITS_FOR_ANSWER: Duration = Duration::from_secs(1);
+/// Servers that don't know the question get the body after this time. curl waits as long. In tests, the thread of a
+/// server may wait for a CPU for seconds.
+const WAITS_FOR_ANSWER: Duration = Duration::from_secs(if cfg!(test) { 8 } else { 1 });
 /// Bytes of a refusal that are read where the reply was to be written to a file.
 const MAX_REFUSAL_BYTES: u64 = 64 << 10;
 /// How often the caller is asked whether to go on.

@@ -96,7 +96,10 @@ fn fails(request: &FileRequest<'_>, _: &mut FetchProgress<'_>) -> Result<(), Fet
 }
 
 fn never_ends(_: &FileRequest<'_>, progress: &mut FetchProgress<'_>) -> Result<(), FetchError> {
-    while progress(10, None) {}
+    // It lasts for seconds, in which other tests have the CPU.
+    while progress(10, None) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     Err(FetchError::Ended)
 }
 

@@ -162,6 +162,8 @@ fn what_was_read_of_many_modules_stays_within_the_limit_and_answers_stay_right()
     assert_eq!(check_order(&round_robin, 0), (1, 18));
     assert_eq!(check_order(&round_robin, usize::MAX), (6, 6));
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        // The same cases in each run.
+        rng_seed: proptest::test_runner::RngSeed::Fixed(1),
         failure_persistence: None,
         ..ProptestConfig::with_cases(32)
     });

@@ -31,7 +31,8 @@ fn cpu_nanos() -> f64 {
 }
 
 fn measure(what: &str, depth: usize, limit: usize) {
-    const SAMPLES: u32 = 10_000;
+    // Figures of a build without optimization are of no use.
+    const SAMPLES: u32 = if cfg!(debug_assertions) { 100 } else { 10_000 };
     let mut unwinder = unwinder(OwnMemory::open());
     let mut nanos = 0.0;
     let mut feed = |captured: &Captured| {

@@ -74,6 +74,8 @@ fn costs(data: &Data) -> Costs {
 }
 
 proptest! {
+    #![proptest_config(cases(256))]
+
     #[test]
     fn pprof_files_of_our_own_are_read_back_to_the_sample(data in data(), time in prop_oneof![Just(PickedTime::Cpu), Just(PickedTime::All)]) {
         let picked = Picked::new(&data, time);
@@ -156,6 +158,8 @@ proptest! {
 }
 
 proptest! {
+    #![proptest_config(cases(256))]
+
     /// Words of the formats in any order get further into the readers than any bytes.
     #[test]
     fn words_of_the_formats_in_any_order_are_read_or_refused(words in prop::collection::vec(0usize..WORDS.len(), 0..60)) {

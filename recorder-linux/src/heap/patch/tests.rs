@@ -7,6 +7,7 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 
@@ -533,11 +534,16 @@ fn output_with(plan: &PatchPlan, folder: &Path, program: &Path, arguments: &[&st
     if !library.exists() {
         fs::write(&library, PRELOAD).unwrap();
     }
-    let name = format!("sprof-patch-test-{}-{}", std::process::id(), folder.display());
-    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name[..name.len().min(100)]).unwrap());
-    let listener = listener.unwrap();
+    // A name for each call: a child that another test has forked may still have the socket of the last one.
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let name = format!(
+        "sprof-patch-test-{}-{}",
+        std::process::id(),
+        NUMBER.fetch_add(1, Relaxed)
+    );
+    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
     // No block is a sample.
-    let settings = format!("{}:0:65536:1:@{}", 1_u64 << 60, &name[..name.len().min(100)]);
+    let settings = format!("{}:0:65536:1:@{name}", 1_u64 << 60);
     let child = Command::new(program)
         .args(arguments)
         .env("LD_PRELOAD", library)
