@@ -5,6 +5,7 @@
 use std::io::Read as _;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use flate2::read::GzDecoder;
 use serde_json::Value;
@@ -12,13 +13,13 @@ use serde_json::Value;
 use crate::parquet::DUCKDB;
 use crate::serve_dir;
 use crate::server::Served;
-use crate::share::{SECRETS, User, text};
+use crate::share::{IMPATIENT, SECRETS, User, text};
 use crate::support::bucket::{KEY_ID, S3rver, SECRET_KEY, TOKEN, decoded, get, s3, signed_address};
 use crate::support::client::Client;
 use crate::support::schema::parsed;
 use crate::support::skip::perf_events;
-use crate::support::store::{Behaviour, StandIn, UI};
-use crate::support::{copy_program, program, temp_dir, tls_dir, wait_until};
+use crate::support::store::{Behaviour, NOBODY_LISTENS, StandIn, UI};
+use crate::support::{copy_program, program, temp_dir, tls_dir};
 
 const VARIABLES: [&str; 12] = [
     "AWS_ACCESS_KEY_ID",
@@ -201,23 +202,46 @@ fn a_profile_in_a_bucket_has_a_link_that_works_until_it_is_deleted() {
     }
 }
 
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    u64::try_from(since.as_millis()).unwrap()
+}
+
 #[test]
 fn a_link_ends() {
+    const HOUR_S: u64 = 3600;
     let (user, server) = (User::new(), StandIn::start_as(Behaviour::Honest, s3));
-    let options = ["--to", "s3://open", "--expires", "1s"];
+    let options = ["--to", "s3://open", "--expires", "12h"];
+    let before_ms = now_ms();
     let link = shared(&user, &mut share(&user, &endpoint(&server), &options, &user.file()));
-    wait_until(|| get(&signed_address(&link)).0 != 200, || "it works on".to_owned());
+    let after_ms = now_ms();
+    let listed = || {
+        let output = sprof(&user, NOBODY_LISTENS).args(["share", "--list"]).output();
+        text(&output.unwrap().stdout).to_owned()
+    };
+    assert!(listed().contains("its link works until"), "{}", listed());
+    // The server's clock is moved: a link that works for a second may have ended before a slow machine follows it.
+    server.with(|state| state.clock_ahead_s = 11 * HOUR_S);
+    assert_eq!(get(&signed_address(&link)).0, 200);
+    server.with(|state| state.clock_ahead_s = 12 * HOUR_S + 1);
     let (status, _, body) = get(&signed_address(&link));
     assert!(
         status == 403 && text(&body).contains("Request has expired"),
         "{}",
         text(&body)
     );
-    let listed = sprof(&user, "http://127.0.0.1:1")
-        .args(["share", "--list"])
-        .output()
-        .unwrap();
-    assert!(text(&listed.stdout).contains("its link has ended"), "{listed:?}");
+    // The noted end is moved: otherwise the test would wait for sprof's clock.
+    let kept = user.keys().remove(0);
+    let mut json: Value = serde_json::from_slice(&std::fs::read(&kept).unwrap()).unwrap();
+    let expires_ms = json["object"]["expires_ms"].as_u64().unwrap();
+    let length_ms = 12 * HOUR_S * 1000;
+    assert!(
+        (before_ms + length_ms..=after_ms + length_ms).contains(&expires_ms),
+        "{json}"
+    );
+    json["object"]["expires_ms"] = before_ms.into();
+    std::fs::write(&kept, json.to_string()).unwrap();
+    assert!(listed().contains("its link has ended"), "{}", listed());
 }
 
 #[test]
@@ -294,17 +318,13 @@ fn a_large_profile_arrives_whole_or_not_at_all() {
     let user = User::new();
     let file = user.large_file();
     let cases = [
-        (Behaviour::HalfClosed, "closed without a reply"),
-        (Behaviour::Stuck, "took nothing"),
+        (Behaviour::HalfClosed, &[][..], "closed without a reply"),
+        (Behaviour::Stuck, &IMPATIENT, "took nothing"),
     ];
-    for (behaviour, words) in cases {
+    for (behaviour, options, words) in cases {
         let server = StandIn::start_as(behaviour, s3);
-        let options = ["--to", "s3://open", "--timeout", "0.5"];
-        refused(
-            &user,
-            &mut share(&user, &endpoint(&server), &options, &file),
-            &[words, "Nothing was shared"],
-        );
+        let mut command = share(&user, &endpoint(&server), &["--to", "s3://open"], &file);
+        refused(&user, command.args(options), &[words, "Nothing was shared"]);
         assert!(user.keys().is_empty());
     }
     let server = StandIn::start_as(Behaviour::Honest, s3);

@@ -37,8 +37,10 @@ fn recordings_and_a_file_of_perf_are_one_profile_with_the_samples_of_all() {
         record()
             .options(&["--unwinder", "framehop"])
             .run(program("split").unwrap(), &["300"]),
-        record().run(program("threads").unwrap(), &["100"]),
+        record().run(program("threads").unwrap(), &["2", "50"]),
     );
+    // A program that ends at once has samples by chance only.
+    assert_eq!((first.code, second.code), (Some(0), Some(0)), "{}", second.stderr);
     let script = dir.path().join("perf.txt");
     sprof_says(
         &["export", "-f", "perf-script", "-o", script.to_str().unwrap()],
@@ -67,6 +69,13 @@ fn recordings_and_a_file_of_perf_are_one_profile_with_the_samples_of_all() {
     let Some(client) = Client::load(merged.to_str().unwrap()) else {
         return;
     };
-    let shown = client.functions();
-    assert!(shown.iter().any(|function| function.0 == "sixty"), "{shown:?}");
+    // Any thread: what the host takes away from a worker counts as its CPU time, and may make it the busiest one.
+    let threads = client.threads();
+    let has_sixty = threads.iter().any(|thread| {
+        client.run(&["thread", "select", thread.as_str()]);
+        let answer = client.run(&["thread", "functions", "--limit", "0"]);
+        let mut functions = answer["functions"].as_array().unwrap().iter();
+        functions.any(|function| function["name"] == "sixty")
+    });
+    assert!(has_sixty, "{threads:?}");
 }

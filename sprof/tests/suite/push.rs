@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::support::client::script;
 use crate::support::skip::{self, perf_events};
+use crate::support::store::NOBODY_LISTENS;
 use crate::support::{copy_program, program, sprof, temp_dir, tests_dir};
 
 /// A request as it came.
@@ -530,7 +531,7 @@ fn what_cannot_be_pushed_is_said_before_anything_is_read() {
         command
             .arg("push")
             .arg(profile(dir.path()))
-            .args(["--to", "otlp=http://127.0.0.1:1"]);
+            .args(["--to", &format!("otlp={NOBODY_LISTENS}")]);
         let output = command.env(variable, OsStr::from_bytes(value)).output().unwrap();
         assert_eq!(output.status.code(), Some(125), "{}", text(&output));
         text(&output)
@@ -544,11 +545,7 @@ fn what_cannot_be_pushed_is_said_before_anything_is_read() {
         let said = wrong(variable, b"a=\xff");
         assert!(said.contains(&format!("{variable} is not UTF-8")), "{said}");
     }
-    // Nobody listens there.
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap();
-    drop(taken);
-    let output = push(&profile(dir.path()), &[format!("parca=http://{address}")], &[]);
+    let output = push(&profile(dir.path()), &[format!("parca={NOBODY_LISTENS}")], &[]);
     let said = text(&output);
     assert_eq!(output.status.code(), Some(125), "{said}");
     assert!(said.contains("refused") && !said.contains("may have"), "{said}");

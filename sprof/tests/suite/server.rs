@@ -13,6 +13,8 @@ use proptest::prelude::*;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
+use crate::support::machine;
+
 const UI: &str = "https://profiler.firefox.com";
 
 /// `sprof load` at work; ends with this.
@@ -72,6 +74,7 @@ impl Served {
 
     /// Starts sprof, and waits for the link.
     fn launch(words: &[&str], variables: &[(&str, &str)], is_link: impl Fn(&str) -> bool) -> (Child, String) {
+        machine::share();
         // Also a server in a static, which is never dropped, must end: the shell notices that its stdin is closed.
         let mut command = Command::new("sh");
         command.args(["-c", r#""$@" & cat; kill $!"#, "sh", env!("CARGO_BIN_EXE_sprof")]);
@@ -210,6 +213,8 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 /// One server for the tests that only ask.
 fn shared() -> &'static Served {
     static SHARED: OnceLock<Served> = OnceLock::new();
+    // A test that only asks takes CPU time from one that measures.
+    machine::share();
     SHARED.get_or_init(|| Served::start(&gzip(&profile()), "small.json.gz", &[]))
 }
 
@@ -468,23 +473,31 @@ fn idle_clients_do_not_keep_others_waiting() {
     drop(idle);
 }
 
-/// A thousand clients that say nothing, more than may be open at the same time: the server closes the oldest, and not
-/// those that came last.
+/// More clients that say nothing than the 128 that may be open at the same time: the server closes the oldest, and not
+/// those that came last. If the server accepts slowly, the kernel's queue is full, and a client waits for a second. The
+/// server closes every silent client after 10 s. So there are no more clients than needed.
 pub(crate) fn assert_idle_clients_make_room(served: &Served) {
+    const CLIENTS: usize = 300;
+    // For this test and for others at once. Their children inherit the limit, and some programs close every number up
+    // to it, so it is no higher than needed.
+    const FILES: u64 = 8192;
     let limits = getrlimit(Resource::Nofile);
-    let all = Rlimit {
-        current: limits.maximum,
-        ..limits
-    };
-    setrlimit(Resource::Nofile, all).unwrap();
-    let silent: Vec<TcpStream> = (0..1000).map(|_| TcpStream::connect(served.address).unwrap()).collect();
+    if limits.current.is_some_and(|current| current < FILES) {
+        let more = Rlimit {
+            current: Some(limits.maximum.map_or(FILES, |most| most.min(FILES))),
+            ..limits
+        };
+        setrlimit(Resource::Nofile, more).unwrap();
+    }
+    let connect = |_| TcpStream::connect(served.address).unwrap();
+    let silent: Vec<TcpStream> = (0..CLIENTS).map(connect).collect();
     assert_eq!(served.get("/").status, 200);
     let is_open = |mut stream: &TcpStream| {
         stream.set_nonblocking(true).unwrap();
         matches!(stream.read(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
     };
     assert!(!is_open(&silent[0]));
-    assert!(is_open(&silent[950]));
+    assert!(is_open(&silent[CLIENTS - 50]));
 }
 
 /// A body that never ends is read up to a limit, and the server goes on.
@@ -561,7 +574,7 @@ fn a_ui_of_one_s_own_is_served_from_the_same_origin() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, rng_seed: proptest::test_runner::RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
     #[test]
     fn any_bytes_get_an_error_or_the_front_page(bytes in proptest::collection::vec(any::<u8>(), 1..600)) {

@@ -59,6 +59,8 @@ fn program(function: &str, percent: u32) -> String {
 /// that a runner has.
 struct Runner {
     dir: tempfile::TempDir,
+    /// Runs of the program in each recording.
+    iterations: usize,
 }
 
 /// How the steps of the action ended.
@@ -71,7 +73,10 @@ struct Acted {
 impl Runner {
     /// The branch `change` of the clone replaces the program of the branch `main`.
     fn new(base: &str, head: &str) -> Runner {
-        let runner = Runner { dir: temp_dir() };
+        let runner = Runner {
+            dir: temp_dir(),
+            iterations: 2,
+        };
         for folder in ["origin", "home", "tmp", "runner", "bin"] {
             fs::create_dir(runner.path(folder)).unwrap();
         }
@@ -141,7 +146,7 @@ impl Runner {
             .env("GITHUB_BASE_REF", "main")
             .env("GITHUB_STEP_SUMMARY", self.path("step-summary"))
             // Half a second in all for each version.
-            .env("SPROF_ITERATION_COUNT", "2")
+            .env("SPROF_ITERATION_COUNT", self.iterations.to_string())
             .env("SPROF_RATE", "4000")
             .current_dir(self.dir.path())
             .stdin(Stdio::null());
@@ -261,6 +266,8 @@ struct PullRequest {
     base: Option<String>,
     check: &'static str,
     rounds: usize,
+    /// Runs of the program in each recording.
+    iterations: usize,
     /// With `cannot-tell: failure`.
     status: i32,
     /// Parts of the summary.
@@ -271,7 +278,8 @@ struct PullRequest {
 impl PullRequest {
     /// Runs the action, and compares all that it leaves and calls with what it promises.
     fn assert_acted(&self) {
-        let (runner, api) = (Runner::new(self.base.as_deref().unwrap_or_default(), &self.head), api());
+        let (mut runner, api) = (Runner::new(self.base.as_deref().unwrap_or_default(), &self.head), api());
+        runner.iterations = self.iterations;
         if self.base.is_none() {
             runner.git("origin", &["branch", "--move", "main", "trunk"]);
         }
@@ -342,6 +350,7 @@ fn recorded() -> [PullRequest; 4] {
         base: Some(program("parse", 100)),
         check: RULE,
         rounds: 5,
+        iterations: 2,
         status: 1,
         words: &["sprof: a rule is broken", "the whole program took ", "### What changed"],
         is_recorded: true,
@@ -383,6 +392,7 @@ fn unrecorded() -> [PullRequest; 4] {
         base: Some(program("parse", 100)),
         check: RULE,
         rounds: 1,
+        iterations: 2,
         status: 125,
         words: &["## sprof: the head (", ") does not build\n"],
         is_recorded: false,
@@ -421,11 +431,13 @@ fn a_pull_request_that_makes_the_program_slower_fails_and_gets_a_comment() {
     };
     alone();
     let [.., slower] = recorded();
-    // Four times as slow, which two recordings a side show on any machine.
+    // Four times as slow. Two recordings a side show that only where they differ by less than a tenth: with one degree
+    // of freedom, t has to be 32. From five, sprof leaves out the slowest and the fastest.
     let slower = PullRequest {
         head: program("parse", 700),
         check: "\n--max-total-increase '5%'\n--focus main\n",
-        rounds: 2,
+        rounds: 5,
+        iterations: 1,
         words: &[
             "sprof: a rule is broken",
             "**broken**",

@@ -32,7 +32,7 @@ pub(crate) fn s3(call: &str, headers: &HashMap<String, &str>, body: &[u8], state
         .filter_map(|pair| pair.split_once('='))
         .map(|(name, value)| (decoded(name), decoded(value)))
         .collect();
-    if let Some(refusal) = refused(method, path, &query, headers) {
+    if let Some(refusal) = refused(method, path, &query, headers, state.clock_ahead_s) {
         return refusal;
     }
     let decoded_path = decoded(path);
@@ -147,7 +147,13 @@ fn etag(bytes: &[u8]) -> String {
 
 /// What is wrong with the signature, which is in the query (AWS: authenticating requests by query parameters, Signature
 /// Version 4).
-fn refused(method: &str, path: &str, query: &[(String, String)], headers: &HashMap<String, &str>) -> Option<Answer> {
+fn refused(
+    method: &str,
+    path: &str,
+    query: &[(String, String)],
+    headers: &HashMap<String, &str>,
+    clock_ahead_s: u64,
+) -> Option<Answer> {
     let get = |name: &str| {
         query
             .iter()
@@ -186,7 +192,7 @@ fn refused(method: &str, path: &str, query: &[(String, String)], headers: &HashM
     }
     let expires: u64 = expires.parse().unwrap();
     assert!((1..=604_800).contains(&expires));
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + clock_ahead_s;
     if !date.starts_with(day) || now > seconds(date) + expires {
         return denied("Request has expired");
     }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ use super::{tls_dir, wait_until};
 const ACCEPT: &str = "application/vnd.firefox-profiler+json;version=1.0";
 /// The UI of the links.
 pub(crate) const UI: &str = "https://ui.example.org";
+/// The port is below those that programs get by chance: no other test can have it meanwhile.
+pub(crate) const NOBODY_LISTENS: &str = "http://127.0.0.1:1";
 
 /// How a stand-in behaves.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,6 +55,8 @@ pub(crate) struct State {
     pub(crate) objects: BTreeMap<String, (Vec<u8>, usize)>,
     /// Replies 503 to so many calls.
     pub(crate) busy: usize,
+    /// Of a bucket: seconds that the server's clock is ahead of this machine's.
+    pub(crate) clock_ahead_s: u64,
     /// `POST /api/compressed-store`
     calls: Vec<String>,
     count: usize,
@@ -92,7 +96,15 @@ impl StandIn {
 
     /// With another contract.
     pub(crate) fn start_as(behaviour: Behaviour, contract: Contract) -> StandIn {
-        StandIn::serve(move |stream, state| conversation(stream, behaviour, contract, state))
+        StandIn::serve(move |mut stream, state| {
+            conversation(&mut stream, behaviour, contract, state);
+            if let Behaviour::Status(_) = behaviour {
+                // After a second without an answer, a client sends the body that it asked about. A socket that is
+                // closed with unread bytes resets the connection, and the client loses the refusal.
+                let _ = stream.shutdown(Shutdown::Write);
+                let _ = std::io::copy(&mut stream, &mut std::io::sink());
+            }
+        })
     }
 
     /// The same behind TLS, with the certificate of `share/tests/tls`.
@@ -153,8 +165,13 @@ impl StandIn {
         self.state.lock().unwrap().stored.values().cloned().collect()
     }
 
-    pub(crate) fn wait_for_call(&self) {
-        wait_until(|| !self.calls().is_empty(), || "no call came".to_owned());
+    /// Waits until this number of calls came. A client that has lost patience may end before the server has read what
+    /// the client sent.
+    pub(crate) fn wait_for_calls(&self, number: usize) {
+        wait_until(
+            || self.calls().len() >= number,
+            || format!("{number} calls did not come: {:?}", self.calls()),
+        );
     }
 }
 
