@@ -2,10 +2,15 @@
 // node flamegraph.js FILE.svg SEARCH FUNCTION [FOLDED.svg, whose third row is of several functions] [FOLDER for screenshots]
 const { chromium } = require("playwright-core");
 const [file, search, zoom, folded, shots] = process.argv.slice(2);
+// As long as PATIENCE in support/run.rs.
+const PATIENCE_MS = 120_000;
+// As long as the tests wait for any other process. A busy machine may need the usual half minute to start a browser.
+const timeout = 120000;
 (async () => {
   const executablePath = process.env.CHROMIUM || "/usr/bin/chromium";
-  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"], timeout });
   const page = await browser.newPage({ viewport: { width: 1300, height: 700 } });
+  page.setDefaultTimeout(timeout);
   const errors = [], requests = [];
   page.on("pageerror", (error) => errors.push(error.message));
   page.on("request", (request) => requests.push(request.url()));
@@ -43,6 +48,8 @@ const [file, search, zoom, folded, shots] = process.argv.slice(2);
   await page.keyboard.press("Escape");
   answers.reset = await shown();
   const again = await browser.newPage({ viewport: { width: 1300, height: 700 }, colorScheme: "dark" });
+  again.setDefaultTimeout(PATIENCE_MS);
+  again.setDefaultTimeout(timeout);
   await again.goto(address);
   if (shots) await again.screenshot({ path: `${shots}/dark.png` });
   answers.linked = await again.evaluate(() => document.getElementById("matched").textContent);

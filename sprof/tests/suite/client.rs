@@ -262,7 +262,7 @@ fn the_client_annotates_assembly_through_our_server() {
 fn the_client_counts_no_wait_as_running() {
     let Some(()) = perf_events() else { return };
     let recorder = record().options(&["--off-cpu"]);
-    let (recording, profile) = recorder.profile(program("waits").unwrap(), &["2", "300"]);
+    let (recording, profile) = recorder.profile(program("waits").unwrap(), &["1", "300"]);
     let is_wait = |name: &str| name.starts_with("[off-CPU") || name == "[waiting for a CPU]";
     let waits = |names: &[&str]| names.iter().any(|name| is_wait(name));
     assert!(profile.share(|_| true, waits).hits > 0, "{}", profile.summary());

@@ -27,7 +27,7 @@ fn shell(line: &str, folder: &Path) -> Output {
     let own = Path::new(env!("CARGO_BIN_EXE_sprof")).parent().unwrap();
     let path = std::env::var("PATH").unwrap_or_default();
     // A running process, which ends when it is recorded: the header of what is recorded so far is written then.
-    let is_recorded = "timeout 20 sh -c 'until [ -s profile.json.gz.partial ]; do sleep 0.01; done'";
+    let is_recorded = "timeout 120 sh -c 'until [ -s profile.json.gz.partial ]; do sleep 0.01; done'";
     let before = match line.contains("$PID") {
         true => format!("{is_recorded} & PID=$!\n"),
         false => String::new(),

@@ -68,10 +68,11 @@ impl Client {
         let client = Client { bin, session, state };
         let (success, text) = client.try_run(&["load", what]);
         if !success {
-            // On a busy machine its daemon takes longer to start than the client has patience for (seen: 500 ms). It
-            // goes on starting, and answers when it has loaded the profile.
+            // On a busy machine its daemon takes longer to start than the client has patience for (seen: 500 ms, and a
+            // second to answer). It goes on starting, and answers when it has loaded the profile.
+            let is_starting = ["did not become ready", "started but cannot be reached"];
             assert!(
-                text.contains("did not become ready"),
+                is_starting.iter().any(|words| text.contains(words)),
                 "profiler-cli load {what}: {text}"
             );
             wait_until(|| client.try_run(&["profile", "info"]).0, || text.clone());
@@ -93,6 +94,7 @@ impl Client {
             .args(["--json", "--session", &self.session])
             .env("PATH", format!("{}:{path}", self.bin.display()))
             .env("PROFILER_CLI_SESSION_DIR", self.state.path())
+            .env("PROFILER_CLI_LOAD_TIMEOUT_MS", "120000")
             .output()
             .unwrap();
         let text = if output.status.success() {

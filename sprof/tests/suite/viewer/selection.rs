@@ -14,9 +14,10 @@ fn what_is_selected_in_the_viewer_has_the_figures_of_a_report_with_the_same_cond
     if !chromium() {
         return;
     }
-    let (ours, _) = record()
+    let (ours, profile) = record()
         .options(&["--off-cpu"])
         .profile(program("threads").unwrap(), &["300", "3"]);
+    let busy = middle_of(times_in(&profile, "thread_work"), &ours.output);
     let (split, _) = record().profile(program("split").unwrap(), &["300"]);
     let folder = temp_dir();
     let fib = folder.path().join("fib.folded");
@@ -46,7 +47,7 @@ fn what_is_selected_in_the_viewer_has_the_figures_of_a_report_with_the_same_cond
     };
     let tasks = [
         json!({ "url": url(&page(&ours.output, &[])), "steps": steps(&[
-            vec![json!(["drag", [0.31, 0.62]])], both_orders(),
+            vec![json!(["drag", busy])], both_orders(),
             vec![json!(["kind", "Waits"])], both_orders(),
             vec![json!(["key", "Escape"]), json!(["kind", "CPU time"]), json!(["click", ".row-group .twist"]), json!(["click", choose_thread])], both_orders(),
             vec![json!(["key", "Escape"]), json!(["show", ""])],
@@ -289,11 +290,12 @@ fn an_address_shows_the_same_after_a_reload_and_back_takes_back_a_step() {
     if !chromium() {
         return;
     }
-    let (split, _) = record().profile(program("split").unwrap(), &["300"]);
+    let (split, profile) = record().profile(program("split").unwrap(), &["300"]);
+    let busy = middle_of(times_in(&profile, "run_split"), &split.output);
     let page = url(&page(&split.output, &[]));
     let mut steps = Vec::new();
     for (what, argument, address) in [
-        ("drag", json!([0.2, 0.7]), "time="),
+        ("drag", json!(busy), "time="),
         ("click", json!(".row-thread"), "threads="),
         ("focus", json!(".list"), ""),
         ("key", json!("Home f"), "focus="),
@@ -345,17 +347,18 @@ fn an_address_shows_the_same_after_a_reload_and_back_takes_back_a_step() {
     assert!(wheel[3].as_str().unwrap().starts_with("total "), "{wheel}");
     assert_eq!(facts(&shown[0]), facts(&shown[1]));
     let samples = |options: &[&str]| report(&split.output, options)["selection"]["samples"].as_f64().unwrap();
-    let share = 100.0 * samples(&["--focus", "sixty"]) / samples(&[]);
+    let (in_sixty, all) = (samples(&["--focus", "sixty"]), samples(&[]));
     let headline = shown[0]["headline"].as_str().unwrap();
-    assert!(
-        headline.starts_with(&format!("{share:.0} % of ")),
-        "{share}: {headline}"
-    );
-    assert!(
-        headline.contains(" of CPU time is in sixty and what it calls, "),
-        "{headline}"
-    );
-    assert!(headline.contains(" of that in xorshift."), "{headline}");
+    // By chance `sixty` may have less than half of few samples: then the headline is of its caller.
+    if all >= HEADLINE_SAMPLES && in_sixty >= 0.5 * all {
+        let share = whole_percent(in_sixty, all);
+        assert!(headline.starts_with(&format!("{share} % of ")), "{share}: {headline}");
+        assert!(
+            headline.contains(" of CPU time is in sixty and what it calls, "),
+            "{headline}"
+        );
+        assert!(headline.contains(" of that in xorshift."), "{headline}");
+    }
     let figures = |shown: &Value| (shown["tab"].clone(), shown["crumbs"].as_array().unwrap().len());
     assert_eq!(figures(&shown[0]), (json!("flame"), 3), "{}", shown[0]);
     assert!(shown[0]["zoomed"] != "" && shown[2]["zoomed"] == "", "{}", shown[0]);
@@ -538,16 +541,19 @@ fn the_times_of_what_is_selected_are_in_the_timeline_and_the_heat_map() {
     };
     let pair = |task: usize, at: usize| -> [f64; 2] { [0, 1].map(|side| number(&shown(task, at)[side])) };
     let [most, threads] = pair(0, 0);
-    // Parts of waits that fill a cell add up to it, but for the rounding of floating point.
+    // Parts of waits that fill a cell add up to it. The page cuts their starts to whole microseconds: two pieces of one
+    // wait, of 100 ms or more each, may overlap by almost one.
     assert!(
-        most > 0.0 && most <= threads * 20e6 + 1.0,
+        most > 0.0 && most <= threads * (20e6 + 1e3),
         "{most} ns of waits of {threads} threads in 20 ms"
     );
     let [all, _] = pair(1, 0);
-    // Of one sample a part may stand for time before the recording.
+    // Of one sample a part may stand for time before the recording. There are few where the host had the CPU.
+    let samples = report(&split.output, &[])["selection"]["samples"].as_f64().unwrap();
+    let allowed = all * f64::max(0.02, 1.0 / samples);
     for (of, at) in [("all", 0), ("search", 1), ("focus", 2)] {
         let [drawn, selected] = pair(1, at);
-        assert!((drawn - selected).abs() < 0.02 * all, "{of}: {drawn} of {selected}");
+        assert!((drawn - selected).abs() < allowed, "{of}: {drawn} of {selected}");
         assert!(at == 0 || selected < 0.7 * all, "{of}: {selected} of {all}");
     }
     let note = shown(1, 3)["note"].as_str().unwrap();
@@ -558,9 +564,9 @@ fn the_times_of_what_is_selected_are_in_the_timeline_and_the_heat_map() {
 
     // The graphs have the colours of what ran.
     let sums = shown(1, 5).as_array().unwrap().iter().map(number);
-    assert!((sums.sum::<f64>() - all).abs() < 0.02 * all, "{}: {all}", shown(1, 5));
+    assert!((sums.sum::<f64>() - all).abs() < allowed, "{}: {all}", shown(1, 5));
     let [drawn, selected] = pair(1, 6);
-    assert!((drawn - selected).abs() < 0.02 * all, "{drawn} of {selected}");
+    assert!((drawn - selected).abs() < allowed, "{drawn} of {selected}");
     let report = report(&split.output, &["--category", "Program"]);
     assert_eq!(shown(1, 7)["samples"], report["selection"]["samples"]);
     assert_eq!(shown(1, 7)["crumbs"], json!(["only program \u{d7}"]));
@@ -609,15 +615,20 @@ fn markers_are_shown_with_their_fields_and_searched() {
         json!({ "url": url(&page(&hostile, &[])), "steps": at_tab("markers", &search) }),
     ];
     let Some(answers) = browse(&tasks) else { return };
-    let renamed = answers[1]["shown"][0]["lists"][0].as_array().unwrap();
-    let is_renamed = |row: &Value| {
+    let rows = answers[1]["shown"][0]["lists"][0].as_array().unwrap();
+    let mut renamed = 0;
+    for row in rows {
         let [.., thread, name, fields] = &row["cells"].as_array().unwrap()[..] else {
-            return false;
+            panic!("{row}")
         };
-        let new_name = format!("Old name: threads, New name: {}", thread.as_str().unwrap());
-        name == "Renamed" && *fields == new_name
-    };
-    assert!(renamed.len() > 5 && renamed.iter().all(is_renamed), "{renamed:?}");
+        // A busy machine has more: that samples were lost, or that the kernel took fewer.
+        if name == "Renamed" {
+            let new_name = format!("Old name: threads, New name: {}", thread.as_str().unwrap());
+            assert_eq!(*fields, new_name, "{row}");
+            renamed += 1;
+        }
+    }
+    assert!(renamed > 5, "{rows:?}");
     let shown = &answers[2]["shown"][0];
     assert_eq!(
         shown["lists"][0][0]["cells"][4],

@@ -1,6 +1,7 @@
 //! The viewer as the local server has it.
 
 use super::*;
+use crate::support::wait_until;
 
 #[test]
 fn the_server_has_the_viewer_with_sources_and_other_pages_read_nothing() {
@@ -179,7 +180,7 @@ fn the_served_viewer_has_source_and_assembly_side_by_side_with_the_figures_of_re
     let sampled: Vec<(String, String)> = (instructions.iter())
         .filter(|row| number(row, "own") > 0)
         .map(|row| {
-            let share = format!("{:.1}", 100.0 * number(row, "own") as f64 / whole);
+            let share = format!("{:.1}", 100.0 * (number(row, "own") as f64 / whole));
             (row["cells"][2].as_str().unwrap().to_owned(), share)
         })
         .collect();
@@ -251,11 +252,7 @@ fn opened(ui: &str) -> Option<(Terminal, String)> {
     let terminal = Terminal::start(&environment, &["--port", "0", "--ui-url", ui], &program)?;
     terminal.wait_for("until Ctrl-C");
     let said = folder.path().join("arguments");
-    let start = Instant::now();
-    while !said.exists() {
-        assert!(start.elapsed() < Duration::from_secs(60), "{}", terminal.text());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until(|| said.exists(), || terminal.text());
     let arguments = std::fs::read_to_string(said).unwrap();
     let link = arguments.lines().find(|line| line.starts_with("http://")).unwrap();
     Some((terminal, link.to_owned()))
@@ -267,10 +264,13 @@ fn ui_that_answers() -> String {
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
-            let _ = stream.read(&mut [0; 4096]);
-            let _ = stream.write_all(
-                b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 2\r\nconnection: close\r\n\r\nUI",
-            );
+            // A browser may open a connection beforehand, and ask by another one.
+            std::thread::spawn(move || {
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream.write_all(
+                    b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 2\r\nconnection: close\r\n\r\nUI",
+                );
+            });
         }
     });
     format!("http://{address}")
@@ -306,7 +306,8 @@ fn the_viewer_opens_by_itself_where_the_browser_does_not_reach_the_ui() {
                     ["show", ""]
                 ]),
             };
-            json!({ "url": link, "raw": true, "steps": steps })
+            // The page gives an answer 4 s.
+            json!({ "url": link, "raw": true, "patient": *ui == answering, "steps": steps })
         })
         .collect();
     let Some(answers) = browse_all(&tasks) else { return };
