@@ -1,8 +1,9 @@
 // Does known numbers of things that events count, in functions of their own.
 //   events faults N        touches N fresh pages in few_pages, 3N in many_pages
-//   events ask N           asks for its parent N times (getppid), in ask_parent, on one CPU; prints both ids
+//   events ask N [MS]      asks for its parent N times (getppid), in ask_parent, on one CPU; prints both ids; before that it
+//                          works for MS ms of CPU time in busy_work
 //   events sleep N         sleeps N times, in nap
-//   events both N          faults N, then sleep N/100
+//   events both N          faults N, then sleep N/100; prints how often it left its CPU in naps, and how often it had to
 //   events flood N MS      asks N times, then works for MS ms of CPU time in busy_work
 //   events open N          opens /nonexistent/local/I for I from 0 to N - 1, with the path in a local buffer that it then
 //                          overwrites, and as often /nonexistent/heap/I with the path on the heap
@@ -112,16 +113,20 @@ int main(int argc, char **argv) {
         faults(n);
     } else if (strcmp(mode, "ask") == 0) {
         stay_on_this_cpu();
+        if (argc > 3)
+            busy_work(atol(argv[3]));
         ask_parent(n);
         printf("pid=%d parent=%d\n", getpid(), getppid());
     } else if (strcmp(mode, "sleep") == 0) {
         nap(n);
     } else if (strcmp(mode, "both") == 0) {
         faults(n);
+        struct rusage before, usage;
+        getrusage(RUSAGE_SELF, &before);
         nap(n / 100);
-        struct rusage usage;
         getrusage(RUSAGE_SELF, &usage);
-        printf("preempted=%ld\n", usage.ru_nivcsw);
+        // A timer may be over before the thread has left its CPU.
+        printf("slept=%ld preempted=%ld\n", usage.ru_nvcsw - before.ru_nvcsw, usage.ru_nivcsw);
     } else if (strcmp(mode, "flood") == 0) {
         ask_parent(n);
         busy_work(argc > 3 ? atol(argv[3]) : 100);

@@ -1,4 +1,5 @@
-// One function, called NAME, that uses CPU_MS of CPU time: two such programs can have one build id.
+// One function, called NAME, that uses CPU_MS of CPU time, and is called at least 50 times for each millisecond.
+// Two such programs can have one build id.
 // usage: forged CPU_MS
 #include "common.h"
 
@@ -9,7 +10,9 @@ __attribute__((noinline)) void NAME(void) {
 }
 
 int main(int argc, char **argv) {
-    uint64_t end = clock_ns(CLOCK_PROCESS_CPUTIME_ID) + (argc > 1 ? atoi(argv[1]) : 100) * 1000000ull;
-    while (clock_ns(CLOCK_PROCESS_CPUTIME_ID) < end) NAME();
+    uint64_t ms = argc > 1 ? atoi(argv[1]) : 100;
+    uint64_t end = clock_ns(CLOCK_PROCESS_CPUTIME_ID) + ms * 1000000;
+    // The CPU time may hold time that the host of a virtual machine took away, and in which there is no sample.
+    for (uint64_t calls = 0; calls < 50 * ms || clock_ns(CLOCK_PROCESS_CPUTIME_ID) < end; calls++) NAME();
     return 0;
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sprof_spans::{Recording, span};
 
@@ -33,12 +33,33 @@ fn all_wait() {
     }
 }
 
+/// For so many milliseconds of CPU time of this thread: they have samples also where others have the CPU meanwhile.
 #[inline(never)]
 fn spin(ms: u64) {
-    let began = Instant::now();
-    while began.elapsed() < Duration::from_millis(ms) {
-        black_box(());
+    let end = cpu_ns() + 1_000_000 * ms as i64;
+    while cpu_ns() < end {
+        for _ in 0..1000 {
+            black_box(());
+        }
     }
+}
+
+#[repr(C)]
+struct Timespec {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+unsafe extern "C" {
+    fn clock_gettime(clock: i32, time: *mut Timespec) -> i32;
+}
+
+/// CPU time of this thread (CLOCK_THREAD_CPUTIME_ID), ns.
+fn cpu_ns() -> i64 {
+    let mut time = Timespec { seconds: 0, nanoseconds: 0 };
+    // SAFETY: it has room for a `struct timespec`.
+    assert_eq!(unsafe { clock_gettime(3, &mut time) }, 0);
+    time.seconds * 1_000_000_000 + time.nanoseconds
 }
 
 fn main() {

@@ -1,7 +1,7 @@
 // Runs short of a CPU, reads and writes a disk, and loses datagrams: each by a number that it prints.
 //
-// resources MS FILE: two threads on one CPU for that long; FILE is written with O_DSYNC, read again from the disk, and
-// removed.
+// resources MS FILE [REST_MS]: two threads on one CPU for that long; FILE is written with O_DSYNC, read again from the
+// disk, and removed. Then all sleep for REST_MS (500), in which others read the last of it.
 #define _GNU_SOURCE
 #include "common.h"
 #include <arpa/inet.h>
@@ -97,7 +97,7 @@ int main(int count, char **words) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     // The threads sleep from now on: their numbers stay.
-    usleep(500000);
+    usleep((count > 3 ? atoi(words[3]) : 500) * 1000);
     uint64_t waited = waited_ns(getpid()) + waited_ns(tids[0]) + waited_ns(tids[1]);
     printf("waited_before_ns=%llu waited_ns=%llu written=%llu major_faults=%ld dropped=%d\n", (unsigned long long)before,
            (unsigned long long)waited,

@@ -1,6 +1,6 @@
 // The main thread spends equal quarters of its time spinning, sleeping, reading an empty pipe and waiting for a mutex.
 // A thread `helper` writes to the pipe and holds the mutex. Prints the time spent in each quarter, the least that three
-// of them waited, and how long the host made the first pause.
+// of them waited, how long the host made the first pause, and how long the helper took to lock the mutex.
 // usage: waits ROUNDS MS [told] [forever]: rounds of four times MS; `told` begins when it reads a line; `forever` reads
 // an empty pipe afterwards until it is killed
 #include "common.h"
@@ -102,7 +102,7 @@ int main(int argc, char **argv) {
     pthread_t helper;
     pthread_create(&helper, NULL, helper_main, NULL);
     if (argc > 3 && strcmp(argv[3], "told") == 0) wait_to_be_told();
-    uint64_t spent[4] = {0};
+    uint64_t spent[5] = {0};
     for (int i = 0; i < rounds; i++) {
         uint64_t t0 = clock_ns(CLOCK_MONOTONIC);
         spin_quarter();
@@ -119,10 +119,12 @@ int main(int argc, char **argv) {
         spent[1] += t2 - t1;
         spent[2] += t3 - t2;
         spent[3] += t5 - t4;
+        spent[4] += t4 - t3;
     }
-    printf("spin_ns=%llu sleep_ns=%llu pipe_ns=%llu lock_ns=%llu least_ns=%llu paused_ns=%llu\n",
+    printf("spin_ns=%llu sleep_ns=%llu pipe_ns=%llu lock_ns=%llu least_ns=%llu paused_ns=%llu ask_ns=%llu\n",
            (unsigned long long)spent[0], (unsigned long long)spent[1], (unsigned long long)spent[2],
-           (unsigned long long)spent[3], (unsigned long long)(part_ns * (uint64_t)rounds), (unsigned long long)paused_ns);
+           (unsigned long long)spent[3], (unsigned long long)(part_ns * (uint64_t)rounds),
+           (unsigned long long)paused_ns, (unsigned long long)spent[4]);
     fflush(stdout);
     if (strcmp(argv[argc - 1], "forever") == 0) wait_forever();
     return 0;

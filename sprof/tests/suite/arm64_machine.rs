@@ -43,9 +43,10 @@ struct Ran {
 /// The kernel signs each return address. QEMU takes a third of its time for the architecture's cipher; with
 /// `pauth-impdef` it has a cheaper one, and addresses have the same bits.
 fn run_machine(dir: &Path, programs: usize) -> Ran {
+    // Ends a machine that hangs. A busy host needs several times the time of an idle one.
     let output = Command::new("timeout")
         .args([
-            "900",
+            "2400",
             "qemu-system-aarch64",
             "-M",
             "virt",

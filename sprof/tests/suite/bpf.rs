@@ -25,8 +25,10 @@ fn a_bpf_program_that_was_unloaded_has_its_name() {
         |names| names.contains(&"main"),
         |names| names.last().is_some_and(is_program),
     );
+    // Where the host of a virtual machine takes two thirds of its CPU time away, half of 300 samples are there, or
+    // fewer.
     assert!(
-        in_program.of > 100 && in_program.percent() >= 50.0,
+        in_program.of > 50 && in_program.percent() >= 50.0,
         "{in_program:?}\n{}",
         profile.summary()
     );

@@ -48,7 +48,8 @@ fn functions(profile: &Profile) -> Vec<[u64; 2]> {
 fn assert_own(functions: &[[u64; 2]], order: [usize; 2]) {
     assert_eq!(functions.len(), 2, "{functions:?}");
     for (of_process, own) in functions.iter().zip(order) {
-        assert!(of_process[own] > 100 && of_process[1 - own] == 0, "{functions:?}");
+        // A fast processor makes the least number of calls in 30 ms.
+        assert!(of_process[own] > 20 && of_process[1 - own] == 0, "{functions:?}");
     }
 }
 
@@ -96,12 +97,13 @@ fn copies_of_one_program_are_no_reason_to_warn() {
     let copies = ["a", "b"].map(|name| {
         let folder = dir.path().join(name);
         std::fs::create_dir(&folder).unwrap();
-        let copy = folder.join("split");
-        copy_program(program("split").unwrap(), &copy);
+        let copy = folder.join("work");
+        copy_program(program("work").unwrap(), &copy);
         copy
     });
     let [a, b] = copies.each_ref().map(|path: &PathBuf| path.to_str().unwrap());
-    let (recording, profile) = record().profile("sh", &["-c", &format!("{a} 200; {b} 200")]);
+    let (recording, profile) = record().profile("sh", &["-c", &format!("{a} 100; {b} 100")]);
     assert!(!recording.stderr.contains("one build id"), "{}", recording.stderr);
-    assert!(profile.share_of("sixty").hits > 100, "{}", profile.summary());
+    // The rounds of both take 240 ms at 5 GHz.
+    assert!(profile.share_of("fixed_work").hits > 100, "{}", profile.summary());
 }

@@ -234,7 +234,8 @@ fn ci_systems_and_pull_requests_have_their_forms() {
     }
 }
 
-/// Five runs of `versions` each, a tenth of a second long.
+/// Eight runs of `versions` each, a tenth of a second long. Of five, two that a slow phase of the machine makes half as
+/// long again hide even three times the work.
 #[cfg(target_os = "linux")]
 #[test]
 fn recordings_of_slower_equal_and_renamed_programs_are_told_apart() {
@@ -247,7 +248,7 @@ fn recordings_of_slower_equal_and_renamed_programs_are_told_apart() {
     let dir = temp_dir();
     let app = dir.path().join("app.old");
     let recorded = |name: &str, app: &Path, rounds: &str| {
-        let options = ["--rate", "4000", "--iteration-count", "5"];
+        let options = ["--rate", "4000", "--iteration-count", "8"];
         let (recording, _) = support::record().options(&options).profile(app, &[rounds]);
         let file = dir.path().join(name);
         std::fs::copy(&recording.output, &file).unwrap();
@@ -282,8 +283,8 @@ fn recordings_of_slower_equal_and_renamed_programs_are_told_apart() {
         assert_eq!(code, Some(1), "{rule:?}: {text}");
         assert!(text.contains("app.old before is app after"), "{text}");
     }
-    // What the machine does meanwhile is not the program's; 40 % is far from it.
-    for rule in [&["--max-increase", "main=40%"][..], &["--max-total-increase", "40%"]] {
+    // What the machine does meanwhile is not the program's: a CPU that others share may be half as fast for seconds.
+    for rule in [&["--max-increase", "main=150%"][..], &["--max-total-increase", "150%"]] {
         let (code, text) = outcome(&equal, rule);
         assert_eq!(code, Some(0), "{rule:?}: {text}");
     }
@@ -294,8 +295,11 @@ fn recordings_of_slower_equal_and_renamed_programs_are_told_apart() {
         let (code, text) = outcome(&few.output, rule);
         assert_eq!(code, Some(3), "{rule:?}: {text}");
     }
-    // Nothing is new and nothing gone because the file has another name.
-    let output = sprof().arg("diff").args([&old, &equal]).output().unwrap();
+    // Nothing is new and nothing gone because the file has another name. Of a hundred such lists one has a change by
+    // chance, if the limit is the usual one.
+    let mut diff = sprof();
+    diff.args(["diff", "--false-discoveries", "0.00006"]);
+    let output = diff.args([&old, &equal]).output().unwrap();
     let text = stdout(&output);
     assert!(text.contains("app.old before is app after"), "{text}");
     assert!(!text.contains("slower") && !text.contains("faster"), "{text}");

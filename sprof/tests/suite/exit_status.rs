@@ -14,8 +14,9 @@ fn start(mode: &str, options: &[&str]) -> Running {
 /// A profile with samples of the work that every mode does first.
 fn assert_complete(recording: &Recording) {
     let profile = recording.profile();
+    // Of 100: a host that takes two thirds of the CPU time away, in small pieces, leaves a third.
     let busy = profile.share_of("busy_work");
-    assert!(busy.hits > 50, "{busy:?}\n{}\n{}", profile.summary(), recording.stderr);
+    assert!(busy.hits > 20, "{busy:?}\n{}\n{}", profile.summary(), recording.stderr);
     recording.assert_tidy();
 }
 
@@ -45,7 +46,7 @@ fn a_path_alone_is_recorded_and_a_profile_alone_is_loaded() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{stderr}");
     assert!(
-        support::Profile::read(&profile).share_of("busy_work").hits > 50,
+        support::Profile::read(&profile).share_of("busy_work").hits > 20,
         "{stderr}"
     );
     let saved = folder.path().join("saved.json.gz");
@@ -63,7 +64,7 @@ fn a_path_alone_is_recorded_and_a_profile_alone_is_loaded() {
         _ => "no more names are available than the profile has",
     };
     assert!(stderr.contains(said), "{stderr}");
-    assert!(saved.share_of("busy_work").hits > 50, "{stderr}");
+    assert!(saved.share_of("busy_work").hits > 20, "{stderr}");
 }
 
 #[test]
@@ -212,8 +213,9 @@ fn sigterm_goes_to_the_program_and_the_profile_is_written() {
 #[test]
 fn a_duration_ends_the_recording_and_the_program_with_all_its_children_unless_it_is_to_be_kept() {
     let Some(()) = perf_events() else { return };
-    let kept = start("sleep", &["--duration", "3", "--keep-running"]);
-    let ended = ["sleep", "tree", "ignore-term"].map(|mode| start(mode, &["--duration", "3"]));
+    // Each works for 100 ms first. Four of them, beside other tests, take seconds for it while the host has the CPUs.
+    let kept = start("sleep", &["--duration", "6", "--keep-running"]);
+    let ended = ["sleep", "tree", "ignore-term"].map(|mode| start(mode, &["--duration", "6"]));
     let [sleep, tree, ignores] = ended.map(Running::finish);
     for recording in [&sleep, &tree, &ignores] {
         assert_complete(recording);
@@ -221,7 +223,7 @@ fn a_duration_ends_the_recording_and_the_program_with_all_its_children_unless_it
     // The program, its child and its grandchild.
     assert_eq!(tree.profile().figure(&["processes"]), 3.0);
     let kept = kept.finish();
-    assert!(kept.profile().share_of("busy_work").hits > 50);
+    assert!(kept.profile().share_of("busy_work").hits > 20);
     assert_eq!(kept.left_behind().len(), 1, "{:?}", kept.left_behind());
 }
 

@@ -8,10 +8,11 @@ use serde_json::Value;
 
 use crate::heap::heap_of;
 use crate::support::client::script;
-use crate::support::machine::{alone, share_again};
+use crate::support::machine::alone;
 use crate::support::run::output;
 use crate::support::schema::parsed;
 use crate::support::skip::{Need, has};
+use crate::support::steal::undisturbed_or_right;
 use crate::support::{Recording, program, record, sprof};
 
 /// A sum of the table of the heap, and its standard error.
@@ -71,7 +72,7 @@ pub(crate) fn heap_has_the_true_bytes(file: &Path) {
     }
 }
 
-/// For half a second or more, so that the memory is read.
+/// For a second or more, so that the memory is read also where sprof has no CPU for half of it.
 #[test]
 fn the_summary_and_the_report_say_how_much_of_the_growth_in_memory_was_seen() {
     let heap = program("heap").unwrap();
@@ -83,7 +84,7 @@ fn the_summary_and_the_report_say_how_much_of_the_growth_in_memory_was_seen() {
         (number("seen") / mib, number("grown") / mib)
     };
     let exact = &["--heap", "--heap-interval", "64K"];
-    let (recording, kept) = heap_of(record().options(exact), &[heap, "64", "1024", "rest"]);
+    let (recording, kept) = heap_of(record().options(exact), &[heap, "64", "1024", "rest", "rest"]);
     let (seen, grown) = growth(&kept);
     // 64 MiB, 2 MiB more that are freed at once, and what the allocator needs.
     assert!(
@@ -94,7 +95,7 @@ fn the_summary_and_the_report_say_how_much_of_the_growth_in_memory_was_seen() {
     assert!(recording.stderr.contains("heap seen: "), "{}", recording.stderr);
     let report = output(sprof().arg("report").arg(&recording.output));
     assert!(String::from_utf8_lossy(&report.stdout).contains("heap seen: "));
-    let (_, mapped) = heap_of(record().options(exact), &[heap, "4", "1024", "map", "rest"]);
+    let (_, mapped) = heap_of(record().options(exact), &[heap, "4", "1024", "map", "rest", "rest"]);
     let (seen, grown) = growth(&mapped);
     assert!(seen < 10.0 && (62.0..80.0).contains(&grown), "{mapped}");
     let cause = mapped["unseen"][0]["cause"].as_str().unwrap_or_default();
@@ -252,50 +253,51 @@ fn rules_on_the_heap_are_kept_broken_or_unknown_also_by_the_sums_of_other_tools(
 fn only_what_leaks_on_is_among_what_grows() {
     // A thread that stands still for half a second would look as one that fills its memory late.
     alone();
-    let recording = record()
-        .options(&["--heap", "--heap-interval", "64K"])
-        .run(program("grows").unwrap(), &[] as &[&str]);
-    share_again();
-    let report = |format: &str| {
-        let mut command = sprof();
-        command
-            .arg("report")
-            .arg(&recording.output)
-            .args(["--view", "heap", "-f", format]);
-        String::from_utf8(output(&mut command).stdout).unwrap()
-    };
-    let json: Value = parsed(&report("json"));
-    let [sites, growth] = [0, 1].map(|view| json["views"][view]["rows"].as_array().unwrap());
-    let functions: Vec<&Value> = growth.iter().map(|row| &row["function"]).collect();
-    assert_eq!(functions, [&Value::Null, &"leaks".into()], "{json}");
-    let retained = |function: &str| {
-        estimate(
-            sites.iter().find(|row| row["function"] == function).unwrap(),
-            "retained",
-        )
-        .0
-    };
-    assert!(retained("fills") > 0.0 && retained("frees_all") == 0.0, "{json}");
-    // A block of 64 KiB each 2 ms.
-    let (per_second, error) = estimate(&growth[1], "growth_per_s");
-    assert!(error > 0.0 && (per_second / 32e6 - 1.0).abs() < 0.6, "{json}");
-    let live: Vec<f64> = growth[1]["live"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|live| live["estimate"].as_f64().unwrap())
-        .collect();
-    assert!(
-        live.is_sorted() && live.len() == 5 && live[4] > 2.0 * live[1],
-        "{live:?}"
-    );
-    let [text, markdown] = ["text", "md"].map(report);
-    for report in [&text, &markdown] {
-        let (_, table) = report.split_once("Growth of the living heap from ").unwrap();
-        assert!(table.contains("leaks") && !table.contains("fills"), "{table}");
+    undisturbed_or_right(|| {
+        let recording = record()
+            .options(&["--heap", "--heap-interval", "64K"])
+            .run(program("grows").unwrap(), &[] as &[&str]);
+        let report = |format: &str| {
+            let mut command = sprof();
+            command
+                .arg("report")
+                .arg(&recording.output)
+                .args(["--view", "heap", "-f", format]);
+            String::from_utf8(output(&mut command).stdout).unwrap()
+        };
+        let json: Value = parsed(&report("json"));
+        let [sites, growth] = [0, 1].map(|view| json["views"][view]["rows"].as_array().unwrap());
+        let functions: Vec<&Value> = growth.iter().map(|row| &row["function"]).collect();
+        assert_eq!(functions, [&Value::Null, &"leaks".into()], "{json}");
+        let retained = |function: &str| {
+            estimate(
+                sites.iter().find(|row| row["function"] == function).unwrap(),
+                "retained",
+            )
+            .0
+        };
+        assert!(retained("fills") > 0.0 && retained("frees_all") == 0.0, "{json}");
+        // A block of 64 KiB each 2 ms.
+        let (per_second, error) = estimate(&growth[1], "growth_per_s");
+        assert!(error > 0.0 && (per_second / 32e6 - 1.0).abs() < 0.6, "{json}");
+        let live: Vec<f64> = growth[1]["live"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|live| live["estimate"].as_f64().unwrap())
+            .collect();
         assert!(
-            table.contains("growth a second") && table.contains("at 90 %"),
-            "{table}"
+            live.is_sorted() && live.len() == 5 && live[4] > 2.0 * live[1],
+            "{live:?}"
         );
-    }
+        let [text, markdown] = ["text", "md"].map(report);
+        for report in [&text, &markdown] {
+            let (_, table) = report.split_once("Growth of the living heap from ").unwrap();
+            assert!(table.contains("leaks") && !table.contains("fills"), "{table}");
+            assert!(
+                table.contains("growth a second") && table.contains("at 90 %"),
+                "{table}"
+            );
+        }
+    });
 }

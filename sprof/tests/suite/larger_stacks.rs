@@ -6,9 +6,9 @@ use std::process::Command;
 use crate::support::machine::{alone, one_cpu};
 use crate::support::profile::{Share, is_mark};
 use crate::support::skip::{kernel_samples, perf_events, root};
-use crate::support::steal::undisturbed;
+use crate::support::steal::{undisturbed_or_right, with_stolen_ms};
 use crate::support::target::Target;
-use crate::support::{Profile, Recording, assert_split, program, record, wait_until};
+use crate::support::{Profile, Recording, assert_split_within, program, record, wait_until};
 
 /// What the profile says of larger copies of samples.
 fn notes(profile: &Profile) -> Vec<String> {
@@ -29,39 +29,53 @@ fn is_whole(names: &[&str]) -> bool {
     names.contains(&"main") && !names.iter().any(|name| is_mark(name))
 }
 
-/// 40 KiB of stack. Until the first 50 samples are looked at, which a round of 3 ms may delay, it is completed from
-/// memory; from then on samples have all of it. The moment between the two is not seen: no sample is missing, none is
-/// there twice.
+/// 40 KiB of stack. Until the first 50 samples are looked at, which a recorder that waits for a CPU does late, it is
+/// completed from memory; from then on samples have all of it. The moment between the two is not seen: no sample is
+/// missing, none is there twice.
 #[test]
 fn deep_stacks_are_copied_whole_from_a_moment_on() {
     let Some(()) = perf_events() else { return };
     one_cpu();
+    undisturbed_or_right(assert_copied_whole);
+}
+
+fn assert_copied_whole() {
     let deep = program("deep").unwrap();
-    let (recording, profile) = undisturbed(|| record().profile(&deep, &["spin", "40", "2000"]));
+    let ((recording, profile), stolen_ms) = with_stolen_ms(|| record().profile(&deep, &["spin", "40", "2000"]));
     let notes = notes(&profile);
     assert!(
         notes.len() == 1 && notes[0].contains("up to 64 KiB of stack, instead of 16"),
         "{notes:?}"
     );
-    let completed = profile.figure(&["completed", "memory"]);
+    // None where one round had all of the first samples: nothing was read before them that could verify them.
+    let completed = profile.figure_if_any(&["completed", "memory"]).unwrap_or(0.0);
+    // If copies stayed as they were, all would be.
     assert!(
-        completed < 200.0,
+        completed < 0.2 * profile.sample_count() as f64,
         "{completed} completed from memory: {:?}",
         profile.quality()
     );
-    let whole = profile.share(|names| names.contains(&"deep_leaf"), is_whole);
+    // Before the first whole stack there may be a late first round.
+    let is_whole_sample = |stack: usize| {
+        let names: Vec<&str> = profile.names(stack).collect();
+        names.contains(&"deep_leaf").then(|| is_whole(&names))
+    };
+    let of_leaf = profile.samples().filter_map(|sample| is_whole_sample(sample.stack?));
+    let known: Vec<bool> = of_leaf.skip_while(|is_whole| !is_whole).collect();
+    let whole = known.iter().filter(|is_whole| **is_whole).count();
     assert!(
-        whole.of > 1800 && whole.percent() >= 99.0,
-        "{whole:?}\n{}",
+        2 * known.len() as u64 > profile.sample_count() && whole * 100 >= known.len() * 99,
+        "{whole} of {}\n{}",
+        known.len(),
         profile.summary()
     );
     assert_eq!(profile.figure(&["lost"]), 0.0);
     let samples = profile.sample_count() as f64;
     let wanted = recording.printed("cpu_ns") / 1e6;
-    // The switch costs each thread up to one sample.
+    // The switch costs each thread up to one sample, and the host what it takes away.
     assert!(
-        (samples - wanted).abs() <= 0.01 * wanted + 5.0,
-        "{samples} samples, {wanted} ms of CPU time"
+        (samples - wanted).abs() <= 0.01 * wanted + 5.0 + stolen_ms,
+        "{samples} samples, {wanted} ms of CPU time, {stolen_ms} ms taken away"
     );
     let mut times: Vec<f64> = profile.samples().map(|sample| sample.time_ms).collect();
     let all = times.len();
@@ -74,9 +88,13 @@ fn deep_stacks_are_copied_whole_from_a_moment_on() {
 fn processes_that_start_later_are_recorded_as_before() {
     let Some(()) = perf_events() else { return };
     one_cpu();
+    undisturbed_or_right(assert_recorded_as_before);
+}
+
+fn assert_recorded_as_before() {
     let [deep, split] = ["deep", "split"].map(|name| program(name).unwrap());
     let script = format!("{} spin 40 500; exec {} 4000", deep.display(), split.display());
-    let (_, profile) = undisturbed(|| record().options(&["--rate", "4000"]).profile("sh", &["-c", &script]));
+    let (_, profile) = record().options(&["--rate", "4000"]).profile("sh", &["-c", &script]);
     assert_eq!(
         notes(&profile).len(),
         1,
@@ -84,11 +102,12 @@ fn processes_that_start_later_are_recorded_as_before() {
         notes(&profile),
         profile.quality()
     );
-    assert_split(&profile, "");
+    // Within 5 standard deviations. A host that takes CPU time away may leave a third of the 16,000 samples.
+    assert_split_within(&profile, "", 4000, 4.0);
     let threads: Vec<&str> = profile.threads.iter().map(|thread| thread.name.as_str()).collect();
     assert!(threads.contains(&"deep") && threads.contains(&"split"), "{threads:?}");
     let rooted = profile.share(|names| names.contains(&"run_split"), is_whole);
-    assert!(rooted.of > 14_400, "{}", profile.summary());
+    assert!(rooted.of > 4000, "{}", profile.summary());
     assert_eq!(rooted.hits, rooted.of, "{}", profile.summary());
 }
 
@@ -212,8 +231,9 @@ fn a_chosen_size_stays() {
     let recorder = record().options(&["--stack-size", "16384"]);
     let (_, profile) = recorder.profile(program("deep").unwrap(), &["spin", "40", "500"]);
     assert_eq!(notes(&profile), [] as [String; 0]);
+    // 500, of which a host that takes CPU time away may leave a third.
     assert!(
-        profile.figure(&["completed", "memory"]) > 300.0,
+        profile.figure(&["completed", "memory"]) > 100.0,
         "{:?}",
         profile.quality()
     );
@@ -225,6 +245,23 @@ fn rests(profile: &Profile) -> Share {
         |names| names.contains(&"rest") && names.contains(&"[off-CPU]"),
         |names| is_whole(names) && !names.iter().any(|name| name.starts_with("[guess")),
     )
+}
+
+/// Without the first half of the waits of `deep rests`. By then copies are larger, also if the recorder had to wait for
+/// a CPU.
+fn later_rests(mut profile: Profile) -> Profile {
+    let is_rest = |stack: usize| {
+        let names: Vec<&str> = profile.names(stack).collect();
+        names.contains(&"rest") && names.contains(&"[off-CPU]")
+    };
+    let rests = profile.samples().filter(|sample| sample.stack.is_some_and(is_rest));
+    let mut times: Vec<f64> = rests.map(|sample| sample.time_ms).collect();
+    times.sort_by(f64::total_cmp);
+    let middle = times[times.len() / 2];
+    for thread in &mut profile.threads {
+        thread.samples.retain(|sample| sample.time_ms >= middle);
+    }
+    profile
 }
 
 /// A thread waits below 40 KiB of stack, on two paths by turns: what is read later does not show on which.
@@ -239,10 +276,11 @@ fn the_stacks_of_deep_waits_are_copied_whole_from_a_moment_on() {
         notes.len() == 1 && notes[0].contains("waits copied up to 64 KiB of stack, instead of 8"),
         "{notes:?}"
     );
-    // The first 50 are looked at together, and a round may be late.
+    assert!(rests(&profile).of > 900, "{}", profile.summary());
+    let profile = later_rests(profile);
     let whole = rests(&profile);
     assert!(
-        whole.of > 900 && whole.percent() >= 80.0,
+        whole.of > 400 && whole.percent() >= 95.0,
         "{whole:?}\n{}",
         profile.summary()
     );
@@ -272,9 +310,13 @@ fn waits_that_are_not_deep_are_copied_as_usual() {
 fn a_chosen_size_is_the_most_that_waits_copy() {
     let Some(()) = kernel_samples() else { return };
     one_cpu();
-    for (size, expected) in [("32768", Some("up to 32 KiB of stack, instead of 8")), ("8192", None)] {
+    // Until the copies are larger, the recorder may have to wait for a CPU.
+    for (size, waits, expected) in [
+        ("32768", "800", Some("up to 32 KiB of stack, instead of 8")),
+        ("8192", "300", None),
+    ] {
         let recorder = record().options(&["--off-cpu", "--stack-size", size]);
-        let (_, profile) = recorder.profile(program("deep").unwrap(), &["rests", "20", "300"]);
+        let (_, profile) = recorder.profile(program("deep").unwrap(), &["rests", "20", waits]);
         let notes = notes_of(&profile, "waits");
         assert_eq!(notes.len(), usize::from(expected.is_some()), "{size}: {notes:?}");
         assert!(

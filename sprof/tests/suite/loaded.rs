@@ -6,13 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::support;
+use crate::support::machine::one_cpu;
 use crate::support::perf::{load, perf_record, perf_script};
 use crate::support::playground::Playground;
 use crate::support::profile::{Thread, is_mark};
 use crate::support::skip::{Need, has, paranoid, perf_events, root};
+use crate::support::steal::undisturbed_or_right;
 use crate::support::{Profile, copy_program, program, record};
 
-/// All samples with `leaf` have all these callers, root first, and nothing is missing. There are at least 100.
+/// All samples with `leaf` have all these callers, root first, and nothing is missing. There are more than 30: a host
+/// that takes CPU time away may leave a third.
 fn assert_stacks(profile: &Profile, leaf: &str, callers: &[&str]) {
     let found = profile.share(
         |names| names.contains(&leaf),
@@ -22,14 +25,15 @@ fn assert_stacks(profile: &Profile, leaf: &str, callers: &[&str]) {
             in_order && !names.iter().any(|name| is_mark(name))
         },
     );
-    assert!(found.of > 100, "{}", profile.summary());
+    assert!(found.of > 30, "{}", profile.summary());
     assert_eq!(found.hits, found.of, "{}", profile.summary());
 }
 
-/// Nearly all samples are in `leaf`: the others are of the program's start.
+/// Most samples are in `leaf`: the others are of the program's start. A host that takes CPU time away may leave all of
+/// these, and a third of the samples in `leaf`.
 fn assert_most(profile: &Profile, leaf: &str) {
     let share = profile.share_of(leaf);
-    assert!(share.percent() > 90.0, "{share:?}\n{}", profile.summary());
+    assert!(share.percent() > 75.0, "{share:?}\n{}", profile.summary());
 }
 
 fn copies_of(name: &str, folder: &Path, names: [&str; 3]) -> [PathBuf; 3] {
@@ -78,27 +82,34 @@ fn programs_that_one_process_executes_have_their_time_under_their_own_names() {
     let dir = support::temp_dir();
     let [one, two, three] = copies_of("chain", dir.path(), CHAIN);
     let words = ["300", two.to_str().unwrap(), "300", three.to_str().unwrap(), "300"];
+    one_cpu();
     if perf_events().is_some() {
-        let (recording, profile) = record().options(&["--rate", "2000"]).profile(&one, &words);
-        assert_thirds(&profile);
-        assert!(recording.stderr.contains("1 process, 1 thread"), "{}", recording.stderr);
+        undisturbed_or_right(|| {
+            let (recording, profile) = record().options(&["--rate", "2000"]).profile(&one, &words);
+            assert_thirds(&profile);
+            assert!(recording.stderr.contains("1 process, 1 thread"), "{}", recording.stderr);
+        });
     }
     let refuse = program("refuse").unwrap();
-    let by_ptrace = record().under(&[refuse.to_str().unwrap(), "eperm"]);
-    let (_, profile) = by_ptrace.options(&["--rate", "500"]).profile(&one, &words);
-    assert_thirds(&profile);
+    undisturbed_or_right(|| {
+        let by_ptrace = record().under(&[refuse.to_str().unwrap(), "eperm"]);
+        let (_, profile) = by_ptrace.options(&["--rate", "1000"]).profile(&one, &words);
+        assert_thirds(&profile);
+    });
     let have_perf = Command::new("perf").arg("--version").output().is_ok();
     if perf_events().is_some() && has(Need::Perf, have_perf, "perf is not installed") {
-        let file = dir.path().join("perf.data");
-        let options = ["-q", "-F", "2000", "-e", "cpu-clock", "--call-graph", "dwarf,8192"];
-        perf_record(&file, &options, &one, &words);
-        assert_thirds(&load(&file, &[]).0);
-        // The text has a name at each sample, and no exec.
-        let script = dir.path().join("script.txt");
-        for options in [&[][..], &["-F", "+pid"]] {
-            std::fs::write(&script, perf_script(&file, options)).unwrap();
-            assert_thirds(&load(&script, &[]).0);
-        }
+        undisturbed_or_right(|| {
+            let file = dir.path().join("perf.data");
+            let options = ["-q", "-F", "2000", "-e", "cpu-clock", "--call-graph", "dwarf,8192"];
+            perf_record(&file, &options, &one, &words);
+            assert_thirds(&load(&file, &[]).0);
+            // The text has a name at each sample, and no exec.
+            let script = dir.path().join("script.txt");
+            for options in [&[][..], &["-F", "+pid"]] {
+                std::fs::write(&script, perf_script(&file, options)).unwrap();
+                assert_thirds(&load(&script, &[]).0);
+            }
+        });
     }
 }
 
@@ -225,6 +236,7 @@ fn code_that_an_attached_program_has_moved_before_is_the_same_code() {
 
 #[test]
 fn a_process_in_the_memory_of_another_has_the_libraries_that_the_other_loads() {
+    one_cpu();
     let path = program("shared_memory").unwrap();
     let library = program("library.so").unwrap();
     if perf_events().is_some() {
@@ -232,7 +244,10 @@ fn a_process_in_the_memory_of_another_has_the_libraries_that_the_other_loads() {
         assert_stacks(&profile, "library_leaf", &["second", "library_work"]);
     }
     let refuse = program("refuse").unwrap();
-    let by_ptrace = record().under(&[refuse.to_str().unwrap(), "eperm"]);
-    let (_, profile) = by_ptrace.options(&["--rate", "500"]).profile(&path, &[&library]);
-    assert_stacks(&profile, "library_leaf", &["second", "library_work"]);
+    // A host that takes the CPU away while mappings are read makes the reading take long, and the next one late.
+    undisturbed_or_right(|| {
+        let by_ptrace = record().under(&[refuse.to_str().unwrap(), "eperm"]);
+        let (_, profile) = by_ptrace.options(&["--rate", "1000"]).profile(&path, &[&library]);
+        assert_stacks(&profile, "library_leaf", &["second", "library_work"]);
+    });
 }

@@ -109,18 +109,15 @@ fn spans_have_the_sum_and_the_longest_of_their_times() {
     let (recording, _) = record().profile("/bin/sh", &["-c", script]);
     let all = rows(&recording.output, &["--sort", "total"]);
     let children = row(&all, "Child process");
-    // What a process was before it became `sleep` is a child of its own, if it has samples.
+    // What a process was before it became `sleep` is a child of its own if it has samples: as many shells at most.
     assert!(children["count"].as_u64() >= Some(3), "{children}");
     assert_eq!(children["spans"]["count"], children["count"], "{children}");
     let ms = |key: &str| children["spans"][key].as_f64().unwrap();
     assert!(ms("longest_ms") >= 200.0 && ms("total_ms") >= 600.0, "{children}");
     assert!(ms("longest_ms") < ms("total_ms"), "{children}");
     let names = (children["fields"].as_array().unwrap().iter()).find(|field| field["key"] == "process");
-    assert_eq!(
-        names.unwrap()["frequent"][0],
-        json!({"value": "sleep", "count": 3}),
-        "{children}"
-    );
+    let frequent = names.unwrap()["frequent"].as_array().unwrap();
+    assert!(frequent.contains(&json!({"value": "sleep", "count": 3})), "{children}");
 }
 
 #[test]

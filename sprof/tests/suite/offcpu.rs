@@ -7,18 +7,19 @@ use crate::support::machine::{alone, one_cpu};
 use crate::support::profile::Thread;
 use crate::support::schema::parsed;
 use crate::support::skip::{kernel_samples, perf_events};
-use crate::support::steal::{undisturbed, with_stolen_ms};
+use crate::support::steal::{undisturbed_or_right, with_stolen_ms};
 use crate::support::target::{Target, number_in, wait_for_cpu_ms, wait_for_state};
 use crate::support::waits::{assert_quarters, main_thread, weight_ms};
 use crate::support::{Profile, program, record};
 use serde_json::Value;
 
-/// The times of a thread and of its profile agree: what it was on a CPU and what it was not is all there is.
-fn assert_whole(profile: &Profile, thread: &Thread, wall_ms: f64) {
+/// The times of a thread and of its profile agree: what it was on a CPU and what it was not is all there is. Pauses
+/// that the host makes (`stolen_ms`) have no samples.
+fn assert_whole(profile: &Profile, thread: &Thread, wall_ms: f64, stolen_ms: f64) {
     let all = weight_ms(profile, thread, |_| true);
     assert!(
-        (all / wall_ms - 1.0).abs() < 0.03,
-        "{}: {all} ms of {wall_ms} ms\n{}",
+        all > 0.97 * wall_ms - stolen_ms && all < 1.03 * wall_ms,
+        "{}: {all} ms of {wall_ms} ms; {stolen_ms} ms were taken away\n{}",
         thread.name,
         profile.summary()
     );
@@ -28,6 +29,11 @@ fn assert_whole(profile: &Profile, thread: &Thread, wall_ms: f64) {
 fn equal_quarters_of_spinning_sleeping_reading_and_locking() {
     let Some(()) = kernel_samples() else { return };
     one_cpu();
+    // Records of waits are lost while the host has the CPU of sprof for longer than rings have room.
+    undisturbed_or_right(assert_equal_quarters);
+}
+
+fn assert_equal_quarters() {
     let ((recording, profile), stolen_ms) = with_stolen_ms(|| {
         record()
             .options(&["--off-cpu"])
@@ -79,8 +85,15 @@ fn waits_have_categories_of_their_own() {
     assert_eq!(json["samples"], on_cpu);
     let hottest = &json["hottest"][0];
     assert!(hottest["self_share"].as_f64().unwrap() > 0.8, "{json}");
+    // Main slept for 0.6 s, and the helper for 1.2 s while main waited for the pipe and the lock. A sleep ends late
+    // while the host has the CPU of its timer.
     let sleep_s = json["off_cpu"]["by_reason"]["sleep"]["time_s"].as_f64().unwrap();
-    assert!((1.7..2.2).contains(&sleep_s), "main 0.6 s, helper 1.2 s: {json}");
+    let labels = ["sleep_ns", "pipe_ns", "lock_ns", "ask_ns"];
+    let printed_s: f64 = labels.iter().map(|label| recording.printed(label) / 1e9).sum();
+    assert!(
+        (1.7..printed_s + 0.4).contains(&sleep_s),
+        "{printed_s} s were printed: {json}"
+    );
     assert!(recording.stderr.contains("on-CPU "), "{}", recording.stderr);
     assert!(recording.stderr.contains("off-CPU "), "{}", recording.stderr);
 }
@@ -102,7 +115,7 @@ fn graphed_cpu_ns(thread: &Thread) -> f64 {
 fn the_cpu_graph_has_all_cpu_time_between_short_waits() {
     let Some(()) = kernel_samples() else { return };
     one_cpu();
-    let (recording, profile) = undisturbed(|| {
+    let ((recording, profile), stolen_ms) = with_stolen_ms(|| {
         record()
             .options(&["--off-cpu"])
             .profile(program("beats").unwrap(), &["2000", "300"])
@@ -111,7 +124,7 @@ fn the_cpu_graph_has_all_cpu_time_between_short_waits() {
     let graphed = graphed_cpu_ns(thread);
     let (working, all) = (recording.printed("working_ns"), recording.printed("cpu_ns"));
     // Up to a sample of 1 ms at either end.
-    let ends = 2e6;
+    let ends = 2e6 + stolen_ms * 1e6;
     // getrusage has the time of each switch, too: the kernel charges a thread from where it picks it, and writes
     // PERF_RECORD_SWITCH when the switch is done. 10 to 40 µs a wait on virtual machines, without a profiler, too.
     assert!(
@@ -122,7 +135,10 @@ fn the_cpu_graph_has_all_cpu_time_between_short_waits() {
     // All that is not waiting is CPU time.
     let waited = weight_ms(&profile, thread, |names| names.contains(&"[off-CPU]"));
     let on_cpu = weight_ms(&profile, thread, |names| !names.contains(&"[off-CPU]"));
-    assert!(waited > on_cpu, "{waited} ms waiting, {on_cpu} ms on a CPU");
+    assert!(
+        waited + stolen_ms > on_cpu,
+        "{waited} ms waiting, {on_cpu} ms on a CPU; {stolen_ms} ms were taken away"
+    );
 }
 
 #[test]
@@ -131,16 +147,20 @@ fn a_wait_that_outlasts_the_recording_is_shown() {
     one_cpu();
     let recording = record()
         .options(&["--off-cpu", "--duration", "1.5"])
-        .run(program("waits").unwrap(), &["1", "50", "forever"]);
+        .run(program("waits").unwrap(), &["0", "0", "forever"]);
     let profile = recording.profile();
     let thread = main_thread(&profile);
-    let forever = weight_ms(&profile, thread, |names| {
-        names.contains(&"wait_forever") && names.last() == Some(&"[off-CPU: pipe or socket]")
-    });
+    let is_forever =
+        |names: &[&str]| names.contains(&"wait_forever") && names.last() == Some(&"[off-CPU: pipe or socket]");
+    let forever = weight_ms(&profile, thread, is_forever);
     let end_ms = profile.json["meta"]["profilingEndTime"].as_f64().unwrap();
+    // A slow machine takes a part of the recording to start the program. From there on it waits.
+    let mut samples = thread.samples.iter();
+    let first = samples.find(|sample| is_forever(&profile.names(sample.stack.unwrap()).collect::<Vec<_>>()));
+    let since_ms = first.unwrap().time_ms;
     assert!(
-        forever > 1000.0 && forever < end_ms,
-        "{forever} of {end_ms} ms\n{}",
+        forever > end_ms - since_ms - 10.0 && forever > 300.0 && forever < end_ms,
+        "{forever} of {end_ms} ms, from {since_ms} on\n{}",
         profile.summary()
     );
     // Main and helper.
@@ -160,20 +180,22 @@ fn two_spinners_on_one_cpu_wait_for_it_half_of_the_time() {
     alone();
     let threads = program("threads").unwrap();
     let command = ["-c", "0", threads.to_str().unwrap(), "2", "1500"];
-    let (_, profile) = undisturbed(|| record().options(&["--off-cpu"]).profile("taskset", &command));
+    let ((_, profile), stolen_ms) = with_stolen_ms(|| record().options(&["--off-cpu"]).profile("taskset", &command));
     for name in ["worker-000", "worker-001"] {
         let thread = profile.threads_named(name).next().unwrap();
         let wall_ms = thread.end_ms.unwrap() - thread.start_ms;
-        assert_whole(&profile, thread, wall_ms);
+        assert_whole(&profile, thread, wall_ms, stolen_ms);
         let waiting = weight_ms(&profile, thread, |names| names.last() == Some(&"[waiting for a CPU]"));
-        // Each uses 1500 ms of CPU time. Others on this CPU make the rest longer.
+        // Each uses 1500 ms of CPU time. Others on this CPU make the rest longer. While the host has the CPU, one of
+        // the two is on it.
         let (percent, expected) = (100.0 * waiting / wall_ms, 100.0 * (1.0 - 1500.0 / wall_ms));
+        let stolen = 100.0 * stolen_ms / wall_ms;
         assert!(
-            (percent - expected).abs() <= 3.0,
-            "{percent:.1} %, not {expected:.1} %\n{}",
+            (expected - 3.0 - stolen..=expected + 3.0).contains(&percent),
+            "{percent:.1} %, not {expected:.1} %; {stolen:.1} % were taken away\n{}",
             profile.summary()
         );
-        assert!(percent > 45.0, "{percent:.1} %");
+        assert!(percent > 45.0 - stolen, "{percent:.1} %; {stolen:.1} % were taken away");
         let with_stack = weight_ms(&profile, thread, |names| {
             names.contains(&"thread_work") && names.last() == Some(&"[waiting for a CPU]")
         });
@@ -191,9 +213,11 @@ fn without_the_option_nothing_changes() {
     assert!(!recording.stderr.contains("off-CPU"), "{}", recording.stderr);
 }
 
-/// `waits` that runs without sprof, and begins with the quarters when it is told to.
+/// `waits` that runs without sprof, and begins with the quarters when it is told to. Both of its threads wait.
 fn start_waits() -> Target {
-    Target::start(program("waits").unwrap(), &["3", "250", "told"])
+    let target = Target::start(program("waits").unwrap(), &["3", "250", "told"]);
+    wait_for_state(&target.pid(), 2, "S");
+    target
 }
 
 /// What the main thread of `waits` does until it is told to begin, and its helper: they wait since before the
@@ -218,6 +242,11 @@ fn assert_waited_from_the_start(profile: &Profile, pid: &str) {
 fn an_attached_program_has_equal_quarters() {
     let Some(()) = kernel_samples() else { return };
     one_cpu();
+    // As above.
+    undisturbed_or_right(assert_quarters_of_an_attached_program);
+}
+
+fn assert_quarters_of_an_attached_program() {
     let ((target, printed, recording), stolen_ms) = with_stolen_ms(|| {
         let mut target = start_waits();
         let running = record().options(&["--off-cpu", "-p", &target.pid()]).attach();
@@ -241,6 +270,11 @@ fn an_attached_program_has_equal_quarters() {
 fn a_program_on_the_recorded_machine_has_equal_quarters() {
     let Some(()) = kernel_samples() else { return };
     alone();
+    // As above.
+    undisturbed_or_right(assert_quarters_on_the_recorded_machine);
+}
+
+fn assert_quarters_on_the_recorded_machine() {
     let ((target, printed, recording), stolen_ms) = with_stolen_ms(|| {
         let mut target = start_waits();
         let running = record().options(&["--off-cpu", "-a"]).attach();
@@ -282,9 +316,11 @@ fn threads_that_wait_all_the_time_are_shown_with_their_stacks() {
             names.contains(&function) && names.last() == Some(&"[off-CPU: pipe or socket]")
         });
         let end_ms = profile.json["meta"]["profilingEndTime"].as_f64().unwrap();
+        // What a thread does is read when its events count: some milliseconds later, or more on a slow machine.
+        let since_ms = thread.samples.first().unwrap().time_ms;
         assert!(
-            (950.0..=end_ms).contains(&waited),
-            "{waited} of {end_ms} ms\n{}",
+            (end_ms - since_ms - 10.0..=end_ms).contains(&waited) && waited > 500.0,
+            "{waited} of {end_ms} ms, from {since_ms} on\n{}",
             profile.summary()
         );
     }
@@ -298,16 +334,19 @@ fn all_time_of_threads_that_start_while_attaching_is_told_once() {
     let Some(()) = kernel_samples() else { return };
     alone();
     for pause_ms in [0, 30, 60] {
-        let mut target = Target::start(program("attached").unwrap(), &["burst", "120", "10"]);
-        assert_eq!(target.line(), "ready");
-        std::thread::sleep(Duration::from_millis(pause_ms));
-        let running = record().options(&["--off-cpu", "-p", &target.pid()]).attach();
-        running.wait_for_sprof("Ctrl-C ends");
-        let names: Vec<String> = (std::iter::once(target.ask()).chain((1..120).map(|_| target.line())))
-            .map(|line| line.split_once('=').unwrap().0.to_owned())
-            .collect();
-        target.end();
-        let recording = running.finish();
+        let ((names, recording), stolen_ms) = with_stolen_ms(|| {
+            let mut target = Target::start(program("attached").unwrap(), &["burst", "120", "10"]);
+            assert_eq!(target.line(), "ready");
+            std::thread::sleep(Duration::from_millis(pause_ms));
+            let running = record().options(&["--off-cpu", "-p", &target.pid()]).attach();
+            running.wait_for_sprof("Ctrl-C ends");
+            let first = target.ask();
+            let names: Vec<String> = (std::iter::once(first).chain((1..120).map(|_| target.line())))
+                .map(|line| line.split_once('=').unwrap().0.to_owned())
+                .collect();
+            target.end();
+            (names, running.finish())
+        });
         assert_eq!(recording.code, Some(0), "{}", recording.stderr);
         let profile = recording.profile();
         let first_ms = profile
@@ -319,10 +358,10 @@ fn all_time_of_threads_that_start_while_attaching_is_told_once() {
             let start_ms = thread.start_ms.max(first_ms);
             let wall_ms = thread.end_ms.unwrap() - start_ms;
             let told_ms = weight_ms(&profile, thread, |_| true);
-            // Threads are found some milliseconds after recording began.
+            // Threads are found some milliseconds after recording began. Pauses that the host makes have no samples.
             assert!(
-                told_ms > 0.9 * wall_ms - 40.0 && told_ms < 1.05 * wall_ms + 5.0,
-                "{name}: {told_ms} of {wall_ms} ms, after {pause_ms} ms; {:?}\n{}",
+                told_ms > 0.9 * wall_ms - 40.0 - stolen_ms && told_ms < 1.05 * wall_ms + 5.0,
+                "{name}: {told_ms} of {wall_ms} ms, after {pause_ms} ms; {stolen_ms} ms were taken away; {:?}\n{}",
                 profile.quality(),
                 recording.stderr
             );
@@ -336,12 +375,9 @@ fn a_thread_that_is_running_is_not_taken_for_waiting() {
     one_cpu();
     let target = Target::start(program("split").unwrap(), &["600000"]);
     wait_for_cpu_ms(&target.pid(), 50.0);
-    let recording = undisturbed(|| {
-        (record()
-            .options(&["--off-cpu", "-d", "1", "-p", &target.pid()])
-            .attach())
-        .finish()
-    });
+    // A recording of a second holds little of a program whose CPU the host has.
+    let running = record().options(&["--off-cpu", "-p", &target.pid()]).attach();
+    let recording = running.finish_after_cpu_ms(&[target.pid()], 800.0);
     assert_eq!(recording.code, Some(0), "{}", recording.stderr);
     let profile = recording.profile();
     let thread = main_thread(&profile);
@@ -349,8 +385,9 @@ fn a_thread_that_is_running_is_not_taken_for_waiting() {
         names.last().is_some_and(|leaf| leaf.starts_with("[off-CPU: "))
     });
     assert_eq!(blocked, 0.0, "{}", profile.summary());
+    // A host that takes two thirds of the CPU time away leaves half of the samples.
     assert!(
-        weight_ms(&profile, thread, |names| names.contains(&"run_split")) > 900.0,
+        weight_ms(&profile, thread, |names| names.contains(&"run_split")) > 250.0,
         "{}",
         profile.summary()
     );

@@ -9,15 +9,22 @@ use crate::support::machine::share_again;
 use crate::support::perf::{assert_as_perf, load, own_share, perf_record, perf_script};
 use crate::support::profile::is_mark;
 use crate::support::schema::parsed;
-use crate::support::skip::{perf, perf_on_one_cpu, root};
+use crate::support::skip::{is_root, perf, perf_on_one_cpu, root};
 use crate::support::target::{Target, wait_for_thread};
 use crate::support::{Profile, program, record, sprof, temp_dir};
+
+/// Options for rings of perf that hold half a second. Its usual ones hold 60 stacks of 8 KiB: it loses samples while
+/// the host has its CPU. Root may have more.
+fn rings() -> &'static [&'static str] {
+    if is_root() { &["-m", "4M"] } else { &[] }
+}
 
 /// The recording is a measurement; what is read of it is none.
 fn recorded(options: &[&str]) -> (tempfile::TempDir, PathBuf) {
     let dir = temp_dir();
     let file = dir.path().join("perf.data");
-    perf_record(&file, options, &program("split").unwrap(), &["1000"]);
+    let options = [rings(), options].concat();
+    perf_record(&file, &options, &program("split").unwrap(), &["1000"]);
     share_again();
     (dir, file)
 }
@@ -28,6 +35,7 @@ fn assert_rooted(profile: &Profile) {
         |names| names.contains(&"one_round"),
         |names| names.contains(&"main") && !names.iter().any(|name| is_mark(name)),
     );
+    // Of 2,000: a host that takes two thirds of the CPU time away leaves half.
     assert!(rooted.of > 500, "only {} samples\n{}", rooted.of, profile.summary());
     assert!(
         rooted.percent() > 99.0,
@@ -44,7 +52,7 @@ fn frame_pointer_chains() {
     let (profile, stderr) = load(&file, &[]);
     assert_as_perf(&profile, &file, "cpu-clock");
     assert!(!stderr.contains("warning"), "{stderr}");
-    assert!(profile.sample_count() > 1000, "{}", profile.summary());
+    assert!(profile.sample_count() > 500, "{}", profile.summary());
 }
 
 /// Programs without frame pointers use their register as any other: here it points to a stack of no code.
@@ -247,6 +255,7 @@ fn a_file_that_perf_made_beside_a_recording_of_the_whole_machine() {
     beside.wait_for_sprof("Ctrl-C");
     // -B: perf 6.1 itself takes what is there for a build id, and ends with "stack smashing detected".
     let options = ["-B", "-e", "cpu-clock", "-F", "2000", "--call-graph", "dwarf"];
+    let options = [rings(), &options].concat();
     let dir = temp_dir();
     let file = dir.path().join("perf.data");
     perf_record(&file, &options, &program("split").unwrap(), &["1000"]);
@@ -273,6 +282,7 @@ fn a_process_that_was_running_already() {
         wait_for_thread(&pid, name);
     }
     let options = ["-e", "cpu-clock", "-F", "2000", "--call-graph", "dwarf", "-p", &pid];
+    let options = [rings(), &options].concat();
     perf_record(&file, &options, Path::new("sleep"), &["1"]);
     drop(running);
     let (profile, _) = load(&file, &[]);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::support::machine::share_again;
 use crate::support::perf::{load, perf_record, perf_script};
 use crate::support::profile::Thread;
-use crate::support::skip::{perf, perf_on_one_cpu, root};
+use crate::support::skip::{is_root, perf, perf_on_one_cpu, root};
 use crate::support::steal::with_stolen_ms;
 use crate::support::target::number_in;
 use crate::support::waits::{assert_quarters, main_thread, weight_ms};
@@ -26,7 +26,9 @@ impl RecordedWaits {
     fn record(options: &[&str]) -> RecordedWaits {
         let dir = temp_dir();
         let file = dir.path().join("perf.data");
-        let options = [&["--switch-events"], options].concat();
+        // perf's usual rings hold 60 stacks of 8 KiB: it loses samples while the host has its CPU. Root may have more.
+        let rings: &[&str] = if is_root() { &["-m", "4M"] } else { &[] };
+        let options = [&["--switch-events"][..], rings, options].concat();
         let waits = program("waits").unwrap();
         let (printed, stolen_ms) = with_stolen_ms(|| perf_record(&file, &options, &waits, &["3", "250"]));
         share_again();
@@ -137,12 +139,14 @@ fn without_stacks_the_times_are_right_and_the_stacks_are_called_guesses() {
     let blocked = weight_ms(&profile, thread, |names| {
         off_cpu(names) && names.last() != Some(&"[waiting for a CPU]")
     });
-    let labels = ["sleep_ns", "pipe_ns", "lock_ns"];
+    // It waits for its helper to take the lock, too: long, while the host has the helper's CPU.
+    let labels = ["sleep_ns", "pipe_ns", "lock_ns", "ask_ns"];
     let printed_ms: f64 = labels.iter().map(|label| recorded.printed(label) / 1e6).sum();
-    // Beside the three quarters it waits for its helper to take the lock, and that is short.
+    // The program may be on a CPU that the host has, between a clock and a wait.
+    let unseen_ms = recorded.stolen_ms;
     assert!(
-        (blocked / printed_ms - 1.0).abs() < 0.05,
-        "{blocked} ms, not {printed_ms} ms\n{}",
+        blocked > 0.95 * printed_ms - unseen_ms && blocked < 1.05 * printed_ms,
+        "{blocked} ms, not {printed_ms} ms; {unseen_ms} ms were taken away\n{}",
         profile.summary()
     );
     let guessed = weight_ms(&profile, thread, |names| {

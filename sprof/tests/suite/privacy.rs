@@ -71,7 +71,7 @@ fn no_command_uses_the_network_unless_the_user_asks() {
     let source = dir.path().join("web.c");
     let text = "static volatile unsigned long sink;\n\
                 #line 1 \"http://203.0.113.1/web.c\"\n\
-                int main(void) { for (unsigned long i = 0; i < 300000000; i++) sink += i; return 0; }\n";
+                int main(void) { for (unsigned long i = 0; i < 100000000; i++) sink += i; return 0; }\n";
     std::fs::write(&source, text).unwrap();
     let compiled = Command::new("cc")
         .args(["-g", "-O1", "-o", "web", "web.c"])

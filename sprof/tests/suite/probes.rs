@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support;
-use crate::support::machine::alone;
+use crate::support::machine::{alone, one_cpu};
 use crate::support::playground::Playground;
 use crate::support::run::Running;
 use crate::support::schema::parsed;
 use crate::support::skip;
+use crate::support::steal::undisturbed_or_right;
 use crate::support::{Profile, program, record, sprof, wait_until};
 use serde_json::Value;
 
@@ -89,6 +90,14 @@ fn hits<'a>(profile: &'a Profile, name: &str) -> Vec<Hit<'a>> {
     hits
 }
 
+/// Calls that are counted as lost. A program fills a ring in an eighth of a second, and the host of a virtual machine
+/// may take the CPU away from sprof alone for longer.
+fn lost(profile: &Profile) -> usize {
+    profile
+        .figure_if_any(&["lost, ring full: point events"])
+        .map_or(0, |count| count as usize)
+}
+
 /// The function, called by this one; nothing is missing.
 fn assert_called_by(hit: &Hit<'_>, function: &str, caller: &str) {
     assert!(
@@ -124,7 +133,8 @@ fn each_call_is_one_marker_below_its_caller_in_all_threads_and_children() {
             .profile(&path, &["calls", "250"]);
         assert_eq!(recording.printed("calls"), 3000.0);
         let hits = hits(&profile, &format!("uprobe:{function}"));
-        assert_eq!(hits.len(), 3000, "{name} {function}\n{}", recording.stderr);
+        let lost = lost(&profile);
+        assert_eq!(hits.len() + lost, 3000, "{name} {function}\n{}", recording.stderr);
         // The main thread, one that it starts, and a child: each 250 times from `one` and 750 times from `three`.
         let mut counts: BTreeMap<(&str, &str, &str), u64> = BTreeMap::new();
         for hit in &hits {
@@ -135,10 +145,10 @@ fn each_call_is_one_marker_below_its_caller_in_all_threads_and_children() {
         assert_eq!(counts.len(), 6, "{counts:?}");
         for ((_, _, caller), count) in &counts {
             let expected = if *caller == "one" { 250 } else { 750 };
-            assert_eq!(
-                (*count, ["one", "three"].contains(caller)),
-                (expected, true),
-                "{counts:?}"
+            let missing = expected - i64::try_from(*count).unwrap();
+            assert!(
+                (0..=lost as i64).contains(&missing) && ["one", "three"].contains(caller),
+                "{counts:?}, {lost} lost"
             );
         }
         assert_eq!(left(), Vec::<String>::new());
@@ -156,9 +166,11 @@ fn an_ordinary_user_has_each_call_by_breakpoints() {
     let playground = Playground::new(&["probes"]);
     let both = ["-e", "breakpoint:probed,breakpoint:framed"];
     let assert_has_all = |profile: &Profile, stderr: &str| {
+        let (mut found, lost) = (0, lost(profile));
         for function in ["probed", "framed"] {
             let hits = hits(profile, &format!("breakpoint:{function}"));
-            assert_eq!(hits.len(), 300, "{function}\n{stderr}");
+            found += hits.len();
+            assert!(hits.len() <= 300 && hits.len() + lost >= 300, "{function}\n{stderr}");
             let threads: std::collections::BTreeSet<_> = hits.iter().map(|hit| (hit.pid, hit.tid)).collect();
             assert_eq!(threads.len(), 3);
             for hit in &hits {
@@ -167,6 +179,7 @@ fn an_ordinary_user_has_each_call_by_breakpoints() {
                 assert_called_by(hit, function, caller);
             }
         }
+        assert_eq!(found + lost, 600, "{stderr}");
     };
     let (output, path) = playground.record(&both, "probes", &["calls", "25"]);
     assert_has_all(&Profile::read(&path), &String::from_utf8_lossy(&output.stderr));
@@ -182,7 +195,8 @@ fn an_ordinary_user_has_each_call_by_breakpoints() {
         .options(&both)
         .options(&["-p", &target.id().to_string()])
         .attach();
-    running.wait_for_sprof("recording");
+    // Not the first words that have "recording": all threads are recorded then.
+    running.wait_for_sprof("Ctrl-C ends");
     drop(target.stdin.take());
     assert!(target.wait().unwrap().success());
     let recording = running.finish();
@@ -230,6 +244,7 @@ fn where_no_breakpoint_can_be_the_program_does_not_run() {
 #[test]
 fn a_flame_graph_of_a_probe_is_of_its_calls() {
     let Some(()) = probes() else { return };
+    one_cpu();
     let path = program("probes").unwrap();
     let run = |event: &str, words: &[&str]| {
         let output = sprof()
@@ -243,22 +258,26 @@ fn a_flame_graph_of_a_probe_is_of_its_calls() {
             String::from_utf8(output.stderr).unwrap(),
         )
     };
-    let (svg, stderr) = run(&spec(&path, "probed"), &["calls", "250"]);
-    // The main thread with one that it starts, and a child.
-    for expected in [
-        "<title>one (500 ",
-        "<title>three (1,500 ",
-        "<title>one (250 ",
-        "<title>three (750 ",
-    ] {
-        assert!(svg.contains(expected), "no {expected} in\n{svg}\n{stderr}");
-    }
+    // The rings have no room for what comes while the host takes the CPU away from sprof alone.
+    undisturbed_or_right(|| {
+        let (svg, stderr) = run(&spec(&path, "probed"), &["calls", "250"]);
+        // The main thread with one that it starts, and a child.
+        for expected in [
+            "<title>one (500 ",
+            "<title>three (1,500 ",
+            "<title>one (250 ",
+            "<title>three (750 ",
+        ] {
+            assert!(svg.contains(expected), "no {expected} in\n{svg}\n{stderr}");
+        }
+    });
     // Each tenth, on each CPU that a thread was on.
     let (recording, profile) = record()
         .options(&["-e", &format!("{}/period=10/", spec(&path, "probed"))])
         .profile(&path, &["calls", "250"]);
     let tenths = hits(&profile, "uprobe:probed").len();
-    assert!((250..=300).contains(&tenths), "{tenths}\n{}", recording.stderr);
+    let all = tenths..=tenths + lost(&profile);
+    assert!(tenths <= 300 && *all.end() >= 250, "{all:?}\n{}", recording.stderr);
     // Nothing happened: that is no flame graph of something else.
     let (svg, stderr) = run(&spec(&path, "probed"), &["marks", "1"]);
     assert!(
@@ -280,14 +299,15 @@ fn a_running_program_gets_a_probe_and_loses_it() {
     let running = record()
         .options(&["-e", &spec(&path, "probed"), "-p", &target.id().to_string()])
         .attach();
-    running.wait_for_sprof("recording");
+    // Not the first words that have "recording": all threads are recorded then.
+    running.wait_for_sprof("Ctrl-C ends");
     drop(target.stdin.take());
     let status = target.wait().unwrap();
     let recording = running.finish();
     assert!(status.success());
     let profile = recording.profile();
     let hits = hits(&profile, "uprobe:probed");
-    assert_eq!(hits.len(), 3000, "{}", recording.stderr);
+    assert_eq!(hits.len() + lost(&profile), 3000, "{}", recording.stderr);
     assert_eq!(left(), Vec::<String>::new());
 }
 
@@ -303,15 +323,23 @@ fn usdt_marks_come_with_their_arguments_and_their_semaphore() {
         .profile(&path, &["marks", "500"]);
     assert_eq!(recording.printed("semaphore"), 1.0);
     let requests = hits(&profile, "usdt:probes:request");
-    assert_eq!(requests.len(), 500, "{}", recording.stderr);
-    for (i, hit) in requests.iter().enumerate() {
-        let i = i as i64;
+    let guarded = hits(&profile, "usdt:probes:guarded").len();
+    let all = requests.len() + guarded + lost(&profile);
+    assert!(
+        all == 1000 && requests.len() <= 500 && guarded <= 500,
+        "{}",
+        recording.stderr
+    );
+    let mut last = -1;
+    for hit in &requests {
+        let i = -hit.data["arg1"].as_str().unwrap().parse::<i64>().unwrap();
+        assert!(i > last && i < 500, "{last} {i}");
+        last = i;
         assert_eq!(hit.stack[hit.stack.len() - 2..], ["main", "marks"]);
         let expected = [-i, 1_000_000_007 * i, 2 * i, 7].map(|value| value.to_string());
         let found = ["arg1", "arg2", "arg3", "arg4"].map(|arg| hit.data[arg].as_str().unwrap_or_default().to_owned());
         assert_eq!(found, expected, "{}", hit.data);
     }
-    assert_eq!(hits(&profile, "usdt:probes:guarded").len(), 500);
 
     // The other way round: who does not ask for it does not make the program do its work.
     let (recording, _) = record()
@@ -427,7 +455,7 @@ fn what_a_killed_sprof_left_is_told_and_removed_and_what_a_living_one_has_stays(
     let (recording, profile) = record()
         .options(&["-e", &spec(&path, "probed")])
         .profile(&path, &["calls", "10"]);
-    assert_eq!(hits(&profile, "uprobe:probed").len(), 120);
+    assert_eq!(hits(&profile, "uprobe:probed").len() + lost(&profile), 120);
     assert!(recording.stderr.contains("removed 1 probe"), "{}", recording.stderr);
     assert_eq!(defined(killed_pid), Vec::<String>::new());
     assert_eq!(defined(living_pid).len(), 1, "the other one still records");
@@ -458,7 +486,8 @@ fn two_recordings_at_once_have_each_their_own_hits() {
     for (running, calls) in [(first, 1200), (second, 2400)] {
         let recording = running.finish();
         let profile = recording.profile();
-        assert_eq!(hits(&profile, "uprobe:probed").len(), calls, "{}", recording.stderr);
+        let found = hits(&profile, "uprobe:probed").len() + lost(&profile);
+        assert_eq!(found, calls, "{}", recording.stderr);
     }
     assert_eq!(left(), Vec::<String>::new());
 }
@@ -558,7 +587,13 @@ fn a_function_of_the_kernel_is_recorded_at_each_call() {
             .options(&["-e", &format!("{event}{terms}")])
             .profile(&path, &["ask", "500"]);
         let hits = hits(&profile, &event);
-        assert_eq!(hits.len(), calls, "{}", recording.stderr);
+        // A loss counts calls, not samples.
+        let lost = lost(&profile);
+        assert!(
+            hits.len() <= calls && hits.len() + lost >= calls,
+            "{}",
+            recording.stderr
+        );
         for hit in &hits {
             assert_eq!(hit.stack.last(), Some(&ASK), "{:?}", hit.stack);
             assert!(hit.stack.contains(&"main"), "{:?}", hit.stack);

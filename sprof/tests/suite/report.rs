@@ -56,7 +56,8 @@ fn assert_split(json: &Value) {
         hits: found[name].1,
         of: found["run_split"].1,
     };
-    assert_split_of(share, 10_000, 2.0, || format!("{found:?}"));
+    // 16,000 samples, and as many fewer as the host takes CPU time away: 5 standard deviations of those that there are.
+    assert_split_of(share, 3000, 4.5, || format!("{found:?}"));
 }
 
 /// 25,000 page faults beside perhaps 200 samples of CPU time: added up they would be all that there is to see.

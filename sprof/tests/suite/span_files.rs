@@ -10,6 +10,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::spool::wait_until_written;
 use crate::support;
 use crate::support::machine::one_cpu;
 use crate::support::perf::load;
@@ -95,9 +96,13 @@ fn each_line_is_a_marker_of_its_thread_at_its_time() {
     let in_rounds: Vec<f64> = main.samples.iter().map(|sample| sample.time_ms).collect();
     let in_rounds: Vec<f64> = in_rounds.into_iter().filter(|ms| is_in("request", *ms)).collect();
     let computing = in_rounds.iter().filter(|ms| is_in("compute", **ms)).count();
-    assert!(in_rounds.len() > 120, "{}", profile.summary());
+    // Where the host of a virtual machine takes two thirds of its CPU time away, half of the samples are there, or
+    // fewer.
+    assert!(in_rounds.len() > 60, "{}", profile.summary());
+    // About a hundredth falls into system calls; by chance, a few more of a small number.
+    let elsewhere = in_rounds.len() - computing;
     assert!(
-        computing * 100 >= in_rounds.len() * 95,
+        elsewhere <= in_rounds.len() / 20 + 4,
         "{computing} of {}",
         in_rounds.len()
     );
@@ -179,18 +184,14 @@ fn with_ptrace_files_are_found_while_they_are_open() {
 fn spans_are_read_with_what_is_left_of_a_killed_recording() {
     let Some(()) = perf_events() else { return };
     let dir = support::temp_dir();
-    let running = record().start(program("span_files").unwrap(), &[dir.path().to_str().unwrap(), "200"]);
+    // A minute, if nobody ends it.
+    let running = record().start(program("span_files").unwrap(), &[dir.path().to_str().unwrap(), "6000"]);
     let partial = PathBuf::from(format!("{}.partial", running.output().display()));
-    let main = || {
-        let files = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
-        files
-            .filter_map(|path| Some(fs::metadata(path).ok()?.len()))
-            .max()
-            .unwrap_or(0)
-    };
-    // The program writes blocks of 4 KiB: some 35 rounds, each of at least 10 ms. The last second may be missing.
-    wait_until(|| main() >= 4 * 4096, || "no file of spans".to_owned());
+    // The program writes blocks of 4 KiB: some 35 rounds. They are read up to what sprof has written, which on a busy
+    // machine is late.
+    wait_until_written(&partial, |profile| count(profile, "request") > 30);
     running.signal_sprof("KILL");
+    running.signal_group("KILL");
     wait_until(|| running.targets().is_empty(), || "the program goes on".to_owned());
     let (profile, said) = load(&partial, &[]);
     let requests = count(&profile, "request");
@@ -237,7 +238,8 @@ fn files_of_something_else_and_of_others_are_counted_and_not_read() {
     };
     assert_eq!((name.as_str(), *start), ("\x1b[31mlong\u{7}", 0.0));
     let last = profile.samples().map(|sample| sample.time_ms).fold(0.0, f64::max);
-    assert!((last..last + 2000.0).contains(end), "{end} after {last}");
+    let recorded = profile.json["meta"]["profilingEndTime"].as_f64().unwrap();
+    assert!((last..=recorded + 0.001).contains(end), "{end} of {last} to {recorded}");
     let quality = profile.quality();
     // Of the first file three lines, of the second one; of the fourth not many more than a thousand.
     let lines = quality["Lost, spans that made no sense"].as_u64().unwrap();

@@ -218,8 +218,11 @@ fn a_function_that_is_called_too_often_is_switched_off() {
     let seconds = (spans.last().unwrap().end - spans[0].start) / 1e3;
     let most = 5_000.0 * (seconds.ceil() + 1.0);
     let count = spans.len();
+    // Calls are dropped where sprof has no CPU for a while, and are counted.
+    let lost = recording.stderr.split_once(" calls of often were lost");
+    let lost = lost.and_then(|(before, _)| before.split_whitespace().next_back()?.parse::<usize>().ok());
     assert!(
-        count >= 4_000 && count as f64 <= most,
+        count + lost.unwrap_or_default() >= 4_000 && count as f64 <= most,
         "{count} in {seconds} s\n{}",
         recording.stderr
     );

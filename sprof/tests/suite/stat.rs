@@ -15,6 +15,7 @@ use crate::support::playground::Playground;
 use crate::support::run::{output, wait_until};
 use crate::support::schema::parsed;
 use crate::support::skip::{paranoid, perf_events, root, tracepoints};
+use crate::support::steal::with_stolen_ms;
 use crate::support::{program, sprof, temp_dir};
 
 fn stat(words: &[&str]) -> Output {
@@ -58,16 +59,16 @@ fn counts_are_those_of_known_programs() {
     assert!((switches - 500.0).abs() < 5.0, "{switches}");
     assert!(median(&many, 0, "wall") > median(&many, 0, "task-clock"));
 
-    // It works until it has had so much CPU time.
-    let split = program("split").unwrap();
-    let of = json(&["--", split.to_str().unwrap(), "400"]);
-    let (clock, parts) = (
-        median(&of, 0, "task-clock") / 1e6,
-        (median(&of, 0, "user") + median(&of, 0, "system")) / 1e6,
-    );
-    assert!((390.0..600.0).contains(&clock), "{clock}");
-    // The host may have taken some of the one and not of the other.
-    assert!((0.4..1.1).contains(&(parts / clock)), "{parts} {clock}");
+    // It works until its clock has gone on by so much CPU time.
+    let processes = program("processes").unwrap();
+    let of = json(&["--", processes.to_str().unwrap(), "work", "400"]);
+    let ms = |measure: &str| median(&of, 0, measure) / 1e6;
+    let (clock, parts) = (ms("task-clock"), ms("user") + ms("system"));
+    // While the host has the CPU, the clock of the event may go on where the clock of CPU time stands still: up to the
+    // wall time, which another clock has.
+    let most = (1.01 * ms("wall")).max(600.0);
+    assert!((390.0..most).contains(&clock), "{clock} {most}");
+    assert!((390.0..1.1 * clock).contains(&parts), "{parts} {clock}");
 }
 
 #[test]
@@ -380,13 +381,8 @@ fn threads_wait_for_a_cpu_as_long_as_the_kernel_says() {
     let (file, counts) = (folder.path().join("written"), folder.path().join("counts.json"));
     let resources = program("resources").unwrap();
     let options = ["-f", "json", "-o", counts.to_str().unwrap(), "--"];
-    let output = stat(
-        &[
-            &options[..],
-            &[resources.to_str().unwrap(), "200", file.to_str().unwrap()],
-        ]
-        .concat(),
-    );
+    let words = [resources.to_str().unwrap(), "200", file.to_str().unwrap()];
+    let (output, stolen_ms) = with_stolen_ms(|| stat(&[&options[..], &words].concat()));
     let said = String::from_utf8(output.stdout).unwrap();
     let number = |name: &str| -> f64 {
         let mut words = said.split_whitespace();
@@ -394,11 +390,14 @@ fn threads_wait_for_a_cpu_as_long_as_the_kernel_says() {
         value.unwrap().parse().unwrap()
     };
     let waited = median(&parsed(&fs::read(&counts).unwrap()), 0, "cpu-wait");
-    // The program reads its sums half a second after its two threads had the last of one CPU.
+    // The program reads its sums half a second after its two threads had the last of one CPU. The wait after a wake-up
+    // is in no record, and sprof may have had no CPU in that half second. What the three threads wait for at their end
+    // is in no sum of the program.
     let (before, after) = (number("waited_before_ns"), number("waited_ns"));
+    let (least, most) = (0.9 * (after - before), 1.1 * after + 3e6 * stolen_ms);
     assert!(
-        (after - before..after * 1.1).contains(&waited),
-        "{waited} {before} {after}"
+        (least..most).contains(&waited),
+        "{waited} {before} {after}; the host took {stolen_ms} ms"
     );
     assert!(waited > 100e6, "{waited}");
 
@@ -420,8 +419,8 @@ fn threads_wait_for_a_cpu_as_long_as_the_kernel_says() {
         assert!(output.status.success(), "{output:?}");
         let found: Value = parsed(&fs::read(&counts).unwrap());
         let of = |measure: &str| median(&found, 0, measure);
-        // Clocks of several places are read within microseconds.
-        assert!(of("cpu-wait") + of("task-clock") < of("wall") + 50e3, "{found}");
+        // Clocks of several places are read within microseconds. adjtimex(2) changes the speed of one by up to 500 ppm.
+        assert!(of("cpu-wait") + of("task-clock") < 1.001 * of("wall") + 50e3, "{found}");
     }
 }
 
@@ -478,11 +477,8 @@ fn a_running_process_is_counted_with_all_that_it_starts() {
     let playground = Playground::new(&["events", "processes"]);
     let file = playground.path("counts.json");
     let path = |name: &str| playground.path(name).display().to_string();
-    let work = format!(
-        "{} faults 2000; {} many 20; echo done",
-        path("events"),
-        path("processes")
-    );
+    let (events, processes) = (path("events"), path("processes"));
+    let work = format!("{events} faults 2000; {processes} many 20; {processes} work 100; echo done");
     let script = format!("read word; {work}; read word");
     let by_root = || Command::new(playground.path("sprof"));
     let by_nobody = || playground.as_nobody(playground.path("sprof"));
@@ -508,8 +504,8 @@ fn a_running_process_is_counted_with_all_that_it_starts() {
         fs::remove_file(&file).unwrap();
         // The shell was there before.
         for measure in ["processes", "threads"] {
-            assert_eq!(median(&found, 0, measure), 22.0, "{found}");
-            assert_eq!(median(&launched, 0, measure), 23.0);
+            assert_eq!(median(&found, 0, measure), 23.0, "{found}");
+            assert_eq!(median(&launched, 0, measure), 24.0);
         }
         let (faults, all) = (median(&found, 0, "minor-faults"), median(&launched, 0, "minor-faults"));
         assert!(
@@ -520,9 +516,10 @@ fn a_running_process_is_counted_with_all_that_it_starts() {
             median(&found, 0, "task-clock"),
             median(&found, 0, "user") + median(&found, 0, "system"),
         );
-        // The kernel rounds each part down to 10 ms. The host may have taken some of the one and not of the other.
+        // The children work for 120 ms by their own clocks. The kernel rounds each of four parts (of the shell, and of
+        // its children) down to 10 ms. While the host has the CPU, the event's clock may go on where the others stand.
         assert!(
-            parts > 0.4 * clock - 20e6 && parts < 1.1 * clock + 20e6,
+            clock > 118e6 && parts > 79e6 && parts < 1.1 * clock + 20e6,
             "{clock} {parts}"
         );
     }
@@ -561,15 +558,13 @@ fn of_cargo_the_programs_are_counted_that_it_runs() {
     let spin = target_dir().join("release/examples/spin");
     let alone = json(&["-i", "--", spin.to_str().unwrap(), "40000000", "7"]);
     assert_eq!(found["commands"][0]["programs"], 1);
+    // A build, or cargo alone, has other processes and thousands of faults. Times say less: the host may take the CPU
+    // away from one of the two runs.
     for (measure, most) in [("processes", 0.0), ("threads", 0.0), ("minor-faults", 40.0)] {
         let (one, other) = (median(&found, 0, measure), median(&alone, 0, measure));
         assert!((one - other).abs() <= most, "{measure}: {one} {other}");
     }
-    // A build, or cargo alone, takes more.
-    assert!(
-        median(&found, 0, "task-clock") < 2.0 * median(&alone, 0, "task-clock"),
-        "{found}"
-    );
+    assert!(median(&found, 0, "task-clock") > 0.0, "{found}");
 
     let found = of_cargo(&["test", "-p", "work", "--lib", "--test", "from_outside"]);
     assert_eq!(found["commands"][0]["programs"], 2);

@@ -3,6 +3,7 @@
 
 use crate::support::machine::alone;
 use crate::support::skip::{perf_events, tracepoints};
+use crate::support::steal::with_stolen_ms;
 use crate::support::target::Target;
 use crate::support::{Profile, Recording, program, record};
 
@@ -27,17 +28,21 @@ fn assert_times(recording: &Recording, profile: &Profile, what: &str) -> f64 {
     length
 }
 
-/// The samples of a process that always runs begin with the recording and end with it.
-fn assert_fills(profile: &Profile, pid: &str, length: f64, what: &str) {
+/// The samples of a process that always runs begin with the recording and end with it. The host may have its CPU then
+/// (`stolen_ms`).
+fn assert_fills(profile: &Profile, pid: &str, length: f64, stolen_ms: f64, what: &str) {
     let samples = profile.threads.iter().filter(|thread| thread.pid == pid);
     let times = samples.flat_map(|thread| thread.samples.iter().map(|sample| sample.time_ms));
     let (first, last) = times.fold((f64::MAX, 0.0), |(first, last): (f64, f64), time| {
         (first.min(time), last.max(time))
     });
-    assert!(first < length / 8.0, "{what}: first sample at {first} of {length} ms");
     assert!(
-        last > length * 7.0 / 8.0,
-        "{what}: last sample at {last} of {length} ms"
+        first < length / 8.0 + stolen_ms,
+        "{what}: first sample at {first} of {length} ms; {stolen_ms} ms were taken away"
+    );
+    assert!(
+        last > length * 7.0 / 8.0 - stolen_ms,
+        "{what}: last sample at {last} of {length} ms; {stolen_ms} ms were taken away"
     );
 }
 
@@ -48,11 +53,13 @@ fn a_recording_of_what_runs_begins_with_its_first_event_and_is_as_long_as_asked(
     let busy = Target::start(program("split").unwrap(), &["600000"]);
     let pid = busy.pid();
     for options in [&[][..], &["--off-cpu"], &["-e", "cpu-clock,page-faults"]] {
-        let recording = record().options(&["-p", &pid]).options(&DURATION).options(options);
-        let recording = recording.attach().finish();
+        let (recording, stolen_ms) = with_stolen_ms(|| {
+            let recorder = record().options(&["-p", &pid]).options(&DURATION).options(options);
+            recorder.attach().finish()
+        });
         let profile = recording.profile();
         let length = assert_times(&recording, &profile, &format!("{options:?}"));
-        assert_fills(&profile, &pid, length, &format!("{options:?}"));
+        assert_fills(&profile, &pid, length, stolen_ms, &format!("{options:?}"));
         let stated = format!("in {:.2} s", length / 1e3);
         assert!(recording.stderr.contains(&stated), "{stated}: {}", recording.stderr);
     }
@@ -69,11 +76,13 @@ fn a_recording_of_the_machine_begins_with_its_first_event_and_is_as_long_as_aske
         &["-e", "sched:sched_process_exec"],
         &["-e", "sched:sched_process_fork", "--off-cpu"],
     ] {
-        let recording = record().options(&["-a"]).options(&DURATION).options(options);
-        let recording = recording.attach().finish();
+        let (recording, stolen_ms) = with_stolen_ms(|| {
+            let recorder = record().options(&["-a"]).options(&DURATION).options(options);
+            recorder.attach().finish()
+        });
         let profile = recording.profile();
         let length = assert_times(&recording, &profile, &format!("{options:?}"));
-        assert_fills(&profile, &busy.pid(), length, &format!("{options:?}"));
+        assert_fills(&profile, &busy.pid(), length, stolen_ms, &format!("{options:?}"));
         // Each CPU has at most as much time as the recording has. At the default rate a sample is a millisecond.
         let cpus = std::thread::available_parallelism().map_or(1.0, |cpus| cpus.get() as f64);
         let used = profile.cpu_ns() / 1e6;
@@ -89,11 +98,13 @@ fn a_recording_of_a_launched_program_begins_with_it_and_is_as_long_as_asked() {
     let ptrace = [refuse.to_str().unwrap(), "eperm"];
     for (wrapper, options) in [(&[][..], &[][..]), (&[], &["--off-cpu"]), (&ptrace, &[])] {
         let what = format!("{wrapper:?} {options:?}");
-        let recording = record().under(wrapper).options(&DURATION).options(options);
-        let recording = recording.run(program("split").unwrap(), &["600000"]);
+        let (recording, stolen_ms) = with_stolen_ms(|| {
+            let recorder = record().under(wrapper).options(&DURATION).options(options);
+            recorder.run(program("split").unwrap(), &["600000"])
+        });
         let profile = recording.profile();
         let length = assert_times(&recording, &profile, &what);
         let pid = profile.threads[0].pid.clone();
-        assert_fills(&profile, &pid, length, &what);
+        assert_fills(&profile, &pid, length, stolen_ms, &what);
     }
 }

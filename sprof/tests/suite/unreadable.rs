@@ -165,6 +165,12 @@ fn within(mebibytes: u64, command: &Command) -> Command {
         ])
         .arg(command.get_program())
         .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
     limited
 }
 

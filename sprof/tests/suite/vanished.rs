@@ -9,7 +9,14 @@ use crate::support::programs::{ONCE_IT_WORKS, line_of};
 use crate::support::skip::{IN_NAMESPACE, mount_namespaces, perf_events, root};
 use crate::support::{Profile, copy_program, program, record};
 
-/// Every sample in `leaf` reaches `main` over `caller`; there are more than `at_least`.
+/// Of 16,000 samples: a host that takes two thirds of the CPU time away leaves half, and sprof, which shares the
+/// machine here, may lose some. 3.5 points are 5 standard deviations of 5,000.
+fn assert_split(profile: &Profile) {
+    support::assert_split_within(profile, "", 5000, 3.5);
+}
+
+/// Every sample in `leaf` reaches `main` over `caller`; there are more than `at_least`: less than half of what there is
+/// where the host takes no time away.
 fn assert_named_and_rooted(profile: &Profile, leaf: &str, caller: &str, at_least: u64) {
     let rooted = profile.share(
         |names| names.contains(&leaf),
@@ -42,7 +49,7 @@ fn a_program_and_its_library_that_only_another_mount_namespace_has_are_named() {
     );
     let (_, profile) = record().profile("unshare", &[IN_NAMESPACE, &[&script]].concat());
     assert!(!dir.path().join("app").exists(), "the mount is seen here");
-    assert_named_and_rooted(&profile, "library_leaf", "through_library", 700);
+    assert_named_and_rooted(&profile, "library_leaf", "through_library", 300);
 }
 
 #[test]
@@ -63,7 +70,7 @@ fn of_two_files_at_one_path_each_namespace_has_its_own() {
     let (_, profile) = record()
         .options(&["--rate", "10000"])
         .profile("unshare", &[IN_NAMESPACE, &[&script]].concat());
-    support::assert_split(&profile, "");
+    assert_split(&profile);
     assert_named_and_rooted(&profile, "sixty", "one_round", 1500);
     assert_eq!(profile.share_of("compare_leaf").hits, 0, "{}", profile.summary());
 }
@@ -75,26 +82,20 @@ fn processes_in_another_pid_namespace_have_the_pids_that_ps_shows_here() {
         return;
     }
     let split = program("split").unwrap();
-    // `split` is process 1 there.
-    let running = record().start("unshare", &["-p", "-f", split.to_str().unwrap(), "800"]);
-    let mut seen = Vec::new();
-    while seen.is_empty() {
-        let is_split = |pid: &u32| {
-            std::fs::read_link(format!("/proc/{pid}/exe"))
-                .is_ok_and(|exe| exe == std::fs::canonicalize(&split).unwrap())
-        };
-        seen = running.targets().into_iter().filter(is_split).collect();
-    }
-    let recording = running.finish();
-    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
-    let profile = recording.profile();
-    let pid = seen[0].to_string();
+    // `split` is process 1 there. /proc is the one from here, and has its number here (proc_pid_stat(5)).
+    let script = format!(
+        "read -r pid rest </proc/self/stat; echo pid=$pid; exec {} 800",
+        split.display()
+    );
+    let (recording, profile) = record().profile("unshare", &["-p", "-f", "sh", "-c", &script]);
+    let pid = recording.printed("pid").to_string();
+    let of_split = profile.threads_of(&pid, "split");
     assert!(
-        seen[0] != 1 && profile.pids().contains(&*pid),
+        pid != "1" && of_split.map(|thread| thread.samples.len()).sum::<usize>() > 0,
         "{pid} {:?}",
         profile.pids()
     );
-    assert_named_and_rooted(&profile, "sixty", "one_round", 200);
+    assert_named_and_rooted(&profile, "sixty", "one_round", 150);
 }
 
 #[test]
@@ -104,8 +105,8 @@ fn a_binary_that_is_deleted_while_it_runs_keeps_its_names() {
     let copy = copy_of("split", dir.path());
     let script = format!("{0} 1600 & {ONCE_IT_WORKS}; rm {0}; wait", copy.display());
     let (_, profile) = record().options(&["--rate", "10000"]).profile("sh", &["-c", &script]);
-    support::assert_split(&profile, "");
-    assert_named_and_rooted(&profile, "sixty", "one_round", 5000);
+    assert_split(&profile);
+    assert_named_and_rooted(&profile, "sixty", "one_round", 3000);
 }
 
 #[test]
@@ -136,7 +137,8 @@ fn a_binary_that_is_deleted_before_it_starts_keeps_its_inline_frames_and_lines()
 fn assert_inline_frames_and_lines(profile: &Profile) {
     let (inner, line) = ("innermost", line_of("inline.c", "OUTER_LINE"));
     let of = profile.share(|names| names.contains(&"main"), |names| names.contains(&inner));
-    assert!(of.of > 600 && of.percent() > 95.0, "{of:?}\n{}", profile.summary());
+    // Of 1,000: a host that takes two thirds of the CPU time away leaves half.
+    assert!(of.of > 250 && of.percent() > 95.0, "{of:?}\n{}", profile.summary());
     let outer = profile
         .frames
         .iter()
@@ -155,7 +157,7 @@ fn a_library_that_is_deleted_once_it_is_loaded_keeps_its_names() {
         library.display()
     );
     let (_, profile) = record().profile("sh", &["-c", &script]);
-    assert_named_and_rooted(&profile, "library_leaf", "through_library", 700);
+    assert_named_and_rooted(&profile, "library_leaf", "through_library", 300);
 }
 
 #[test]
@@ -171,7 +173,7 @@ fn a_library_that_deletes_itself_before_anyone_can_look_has_its_names_for_root()
         &[library.to_str().unwrap(), "1000", "unlink"],
     );
     assert!(!library.exists());
-    assert_named_and_rooted(&profile, "library_leaf", "through_library", 700);
+    assert_named_and_rooted(&profile, "library_leaf", "through_library", 300);
 }
 
 #[test]
@@ -185,8 +187,8 @@ fn a_binary_replaced_by_another_build_while_it_runs_has_its_own_names() {
         program("callback").unwrap().display()
     );
     let (_, profile) = record().profile("sh", &["-c", &script]);
-    assert_named_and_rooted(&profile, "sixty", "one_round", 200);
-    assert_named_and_rooted(&profile, "compare_leaf", "sort_all", 200);
+    assert_named_and_rooted(&profile, "sixty", "one_round", 150);
+    assert_named_and_rooted(&profile, "compare_leaf", "sort_all", 150);
     let mixed = profile.share(
         |names| names.contains(&"sort_all"),
         |names| names.contains(&"one_round") || names.contains(&"run_split"),
@@ -206,6 +208,6 @@ fn a_binary_without_build_id_that_is_replaced_while_it_runs_has_its_own_names() 
         program("callback_without_build_id").unwrap().display()
     );
     let (_, profile) = record().profile("sh", &["-c", &script]);
-    assert_named_and_rooted(&profile, "sixty", "one_round", 200);
-    assert_named_and_rooted(&profile, "compare_leaf", "sort_all", 200);
+    assert_named_and_rooted(&profile, "sixty", "one_round", 150);
+    assert_named_and_rooted(&profile, "compare_leaf", "sort_all", 150);
 }

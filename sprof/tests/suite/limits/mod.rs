@@ -95,11 +95,16 @@ fn check_file(path: &Path, bytes: u64, command: &[&str]) -> Usage {
 
 /// The time for four times the size is about four times the time, and not sixteen times.
 fn check_time(name: &str, small: &[u8], large: &[u8], command: &[&str]) {
-    let (small, large) = (check(name, small, command).cpu, check(name, large, command).cpu);
-    assert!(
-        large < 9 * small + Duration::from_millis(400),
-        "{name}: {small:?}, then {large:?}"
-    );
+    /// The host's pauses, and other tests, make a CPU time longer and never shorter. So one that is short enough shows
+    /// that the true one is.
+    const ATTEMPTS: usize = 3;
+    let small = check(name, small, command).cpu;
+    let limit = 9 * small + Duration::from_millis(400);
+    let mut measured = Vec::new();
+    while measured.last().is_none_or(|last| *last >= limit) {
+        assert!(measured.len() < ATTEMPTS, "{name}: {small:?}, then {measured:?}");
+        measured.push(check(name, large, command).cpu);
+    }
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -359,7 +364,6 @@ fn stacks_of_many_processes_cost_their_bytes() {
 fn forks_share_what_their_parents_have_mapped() {
     let shared = check("forks.data", &forks(5000, 20_000, false, 3), &["report"]);
     assert_eq!(shared.code, 0, "{}", shared.stderr);
-    check("forks_that_map.data", &forks(5000, 20_000, true, 3), &["report"]);
     check("long_name.data", &forks(50, 20_000, false, 60_000), &["report"]);
     let (small, large) = (forks(2000, 5000, true, 3), forks(8000, 20_000, true, 3));
     check_time("forks_that_map.data", &small, &large, &["report"]);

@@ -115,16 +115,20 @@ fn of_program(program: &Path, count: u64) -> Vec<u8> {
     gzip(profile.to_string().as_bytes())
 }
 
-/// Names that overlap in one text, one name for all, and names that grow when they are demangled.
+/// Names that overlap in one text, one name for all, a name of 30,000 scopes, and names that grow when they are
+/// demangled.
 #[test]
 fn names_of_symbols_cost_their_bytes() {
     let long = vec![b'n'; 2_000_000];
-    let one = "_ZN1a".to_owned() + &"1b".repeat(30_000) + "Ev";
+    let one = vec![b'n'; 60_000];
+    // The demangler reads all of it for each function, so it is the name of few.
+    let scopes = "_ZN1a".to_owned() + &"1b".repeat(30_000) + "Ev";
     // Each `S<n>_` repeats what came before: names of up to 64 KiB when spelled out.
     let grows = "_Z1fPFvv".to_owned() + &"PFS_S_S_E".repeat(9);
     for (name, count, text, is_overlapping) in [
         ("overlap", 10_000, long, true),
-        ("one", 10_000, one.into_bytes(), false),
+        ("one", 10_000, one, false),
+        ("scopes", 100, scopes.into_bytes(), false),
         ("grows", 20_000, grows.into_bytes(), false),
     ] {
         let dir = temp_dir();
