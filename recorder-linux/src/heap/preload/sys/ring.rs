@@ -135,6 +135,10 @@ impl SharedMemory {
             };
             let next = head.wrapping_add(skipped + bytes);
             if next.wrapping_sub(tail) > most {
+                // If the thread lost its CPU between the two, the tail may be ahead of this old head.
+                if self.header.ring.head.load(Relaxed) != head {
+                    continue;
+                }
                 return None;
             }
             if self
