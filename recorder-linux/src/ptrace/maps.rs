@@ -9,8 +9,9 @@ use recording::proc::MapsLine;
 
 use crate::processes::procfs::{executable_mappings, mapped_pages, open_span_files};
 
-/// Pause between two readings, as a multiple of the time that the last one took: a process with ten thousand mappings,
-/// whose size changes all the time, must not keep the recorder busy.
+/// Pause between two readings, as a multiple of the CPU time that the last one took: a process with ten thousand
+/// mappings, whose size changes all the time, must not keep the recorder busy. By the clock, a recorder that waits for a
+/// CPU meanwhile would leave new libraries without names for seconds.
 const PAUSE_PER_COST: u64 = 20;
 
 /// Time between two looks at the open files of a process, ns.
@@ -34,13 +35,13 @@ impl KnownCode {
     }
 
     /// Reads the mappings and returns the new ones.
-    pub(super) fn refresh(&mut self, pid: i32, clock_ns: impl Fn() -> u64) -> Vec<MapsLine> {
-        let before = clock_ns();
+    pub(super) fn refresh(&mut self, pid: i32, now_ns: u64, cpu_ns: impl Fn() -> u64) -> Vec<MapsLine> {
+        let before = cpu_ns();
         let pages = mapped_pages(pid);
         // A process that is gone has none.
         let found = executable_mappings(pid, pid).unwrap_or_default();
-        let after = clock_ns();
-        self.not_before_ns = after.saturating_add(after.saturating_sub(before).saturating_mul(PAUSE_PER_COST));
+        let cost_ns = cpu_ns().saturating_sub(before);
+        self.not_before_ns = now_ns.saturating_add(cost_ns.saturating_mul(PAUSE_PER_COST));
         self.pages = pages;
         self.replace(found)
     }
@@ -118,10 +119,10 @@ mod tests {
         let pid = std::process::id() as i32;
         let mut known = KnownCode::default();
         let clock = std::cell::Cell::new(0);
-        let new = known.refresh(pid, || clock.replace(clock.get() + 1000));
+        let new = known.refresh(pid, 5000, || clock.replace(clock.get() + 1000));
         assert!(!new.is_empty());
         let nowhere = 1;
-        assert!(!known.is_stale(pid, nowhere, 2000));
-        assert!(known.is_stale(pid, nowhere, 1000 + 1000 * PAUSE_PER_COST));
+        assert!(!known.is_stale(pid, nowhere, 6000));
+        assert!(known.is_stale(pid, nowhere, 5000 + 1000 * PAUSE_PER_COST));
     }
 }

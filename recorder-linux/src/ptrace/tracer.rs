@@ -347,7 +347,7 @@ impl Tracer {
             let ip = sample.registers.map(|registers| registers.ip());
             let mut found = process.code.new_span_files(sample.pid, sample.time);
             if ip.is_some_and(|ip| process.code.is_stale(sample.pid, ip, sample.time)) {
-                found.extend(process.code.refresh(sample.pid, monotonic_ns));
+                found.extend(process.code.refresh(sample.pid, monotonic_ns(), thread_cpu_ns));
             }
             self.send_mappings(sample.time, sample.pid, found);
         }
@@ -356,7 +356,7 @@ impl Tracer {
 
     fn send_new_code(&mut self, time: u64, pid: i32) {
         if let Some(process) = self.processes.get_mut(&pid) {
-            let found = process.code.refresh(pid, monotonic_ns);
+            let found = process.code.refresh(pid, monotonic_ns(), thread_cpu_ns);
             self.send_mappings(time, pid, found);
         }
     }
