@@ -590,7 +590,7 @@ mod tests {
             "",
         ];
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
-        for _ in 0..200_000 {
+        for _ in 0..20_000 {
             let mut text = String::new();
             for _ in 0..state >> 60 {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

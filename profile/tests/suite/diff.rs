@@ -122,7 +122,7 @@ fn of_ten_recordings_of_the_same_program_at_most_one_pair_in_twenty_differs() {
     let mut random = Random(1);
     for what in [Compared::Own, Compared::Total, Compared::Lines, Compared::Paths] {
         let (mut differ, mut pairs) = (0, 0);
-        for _ in 0..10 {
+        for _ in 0..5 {
             let runs: Vec<Data> = (0..10).map(|_| program().record(&mut random, 0.1)).collect();
             for a in 0..runs.len() {
                 for b in 0..a {

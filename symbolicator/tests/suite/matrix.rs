@@ -182,6 +182,7 @@ fn c_and_cpp(tool: &str, program: &str) {
 }
 
 #[test]
+#[ignore = "long: gcc's debug info of C++ has the same rules"]
 fn debug_info_of_gcc_for_c() {
     c_and_cpp("cc", "matrix.c");
 }
@@ -203,37 +204,52 @@ fn debug_info_of_clang() {
 
 #[test]
 fn debug_info_of_rustc() {
+    if tools() {
+        of_rustc("limited", "4");
+        of_rustc("full", "5");
+        of_rustc_split("unpacked", "5");
+        of_rustc_split("packed", "4");
+    }
+}
+
+#[test]
+#[ignore = "long: the other versions and kinds have the same rules"]
+fn all_debug_info_of_rustc() {
     if !tools() {
         return;
     }
     for version in ["4", "5"] {
         for kind in ["line-tables-only", "limited", "full"] {
-            let flags = [
-                "--edition=2024",
-                "-O",
-                &format!("-Cdebuginfo={kind}"),
-                &format!("-Cdwarf-version={version}"),
-                "-Clink-arg=-Wl,--build-id",
-            ];
-            let what = format!("rustc {kind}, DWARF {version}");
-            every_way(&what, &build("paths.rs", &flags), false);
+            of_rustc(kind, version);
         }
         for split in ["unpacked", "packed"] {
-            let flags = [
-                "--edition=2024",
-                "-O",
-                "-Cdebuginfo=full",
-                &format!("-Cdwarf-version={version}"),
-                &format!("-Csplit-debuginfo={split}"),
-            ];
-            let built = build("paths.rs", &flags);
-            Reference::of(&built.path, &built.path).compare(
-                &format!("rustc, DWARF {version}, {split}"),
-                &built.path,
-                &[],
-            );
+            of_rustc_split(split, version);
         }
     }
+}
+
+fn of_rustc(kind: &str, version: &str) {
+    let flags = [
+        "--edition=2024",
+        "-O",
+        &format!("-Cdebuginfo={kind}"),
+        &format!("-Cdwarf-version={version}"),
+        "-Clink-arg=-Wl,--build-id",
+    ];
+    let what = format!("rustc {kind}, DWARF {version}");
+    every_way(&what, &build("paths.rs", &flags), false);
+}
+
+fn of_rustc_split(split: &str, version: &str) {
+    let flags = [
+        "--edition=2024",
+        "-O",
+        "-Cdebuginfo=full",
+        &format!("-Cdwarf-version={version}"),
+        &format!("-Csplit-debuginfo={split}"),
+    ];
+    let built = build("paths.rs", &flags);
+    Reference::of(&built.path, &built.path).compare(&format!("rustc, DWARF {version}, {split}"), &built.path, &[]);
 }
 
 /// Debian's libc is stripped. The package libc6-dbg has its debug info, compressed, under its build id; valgrind needs
