@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 NOINLINE static void work_of(const char *milliseconds) {
-    uint64_t end = thread_cpu_ns() + (uint64_t)atoi(milliseconds) * 1000000u;
-    while (thread_cpu_ns() < end) xorshift(1, 20000);
+    uint64_t ns = (uint64_t)atoi(milliseconds) * 1000000u, last = thread_cpu_ns();
+    for (uint64_t worked = 0; worked < ns; worked += step_ns(&last)) xorshift(1, 20000);
     KEEP_FRAME();
 }
 

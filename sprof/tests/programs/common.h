@@ -39,6 +39,13 @@ static inline __attribute__((always_inline)) uint64_t xorshift(uint64_t seed, ui
 // made: no timer ticks in it.
 #define PAUSE_NS 1000000u
 
+// CPU time of the thread since `*last`, which it sets to now. A pause counts as a millisecond at most.
+static inline uint64_t step_ns(uint64_t *last) {
+    uint64_t now = thread_cpu_ns(), step = now - *last;
+    *last = now;
+    return step < PAUSE_NS ? step : PAUSE_NS;
+}
+
 static inline void print_cpu_time(void) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);

@@ -14,8 +14,8 @@
 static volatile uint64_t sink;
 
 static inline __attribute__((always_inline)) void burn(uint64_t cpu_ns) {
-    uint64_t end = thread_cpu_ns() + cpu_ns;
-    while (thread_cpu_ns() < end) sink += xorshift(13, 20000);
+    uint64_t last = thread_cpu_ns();
+    for (uint64_t worked = 0; worked < cpu_ns; worked += step_ns(&last)) sink += xorshift(13, 20000);
     KEEP_FRAME();
 }
 
