@@ -13,7 +13,7 @@ use crate::support::playground::Playground;
 use crate::support::run::Running;
 use crate::support::schema::parsed;
 use crate::support::skip;
-use crate::support::steal::undisturbed_or_right;
+use crate::support::steal::{has_taken_any, undisturbed_or_right};
 use crate::support::{Profile, program, record, sprof, wait_until};
 use serde_json::Value;
 
@@ -91,11 +91,10 @@ fn hits<'a>(profile: &'a Profile, name: &str) -> Vec<Hit<'a>> {
 }
 
 /// Calls that are counted as lost. A program fills a ring in an eighth of a second, and the host of a virtual machine
-/// may take the CPU away from sprof alone for longer.
+/// may take the CPU away from sprof alone for longer. Without such a host, none may be lost.
 fn lost(profile: &Profile) -> usize {
-    profile
-        .figure_if_any(&["lost, ring full: point events"])
-        .map_or(0, |count| count as usize)
+    let lost = profile.figure_if_any(&["lost, ring full: point events"]);
+    lost.filter(|_| has_taken_any()).map_or(0, |count| count as usize)
 }
 
 /// The function, called by this one; nothing is missing.
@@ -135,6 +134,8 @@ fn each_call_is_one_marker_below_its_caller_in_all_threads_and_children() {
         let hits = hits(&profile, &format!("uprobe:{function}"));
         let lost = lost(&profile);
         assert_eq!(hits.len() + lost, 3000, "{name} {function}\n{}", recording.stderr);
+        // A ring holds more than these.
+        assert!(hits.len() >= 400, "{lost} of 3000 were lost\n{}", recording.stderr);
         // The main thread, one that it starts, and a child: each 250 times from `one` and 750 times from `three`.
         let mut counts: BTreeMap<(&str, &str, &str), u64> = BTreeMap::new();
         for hit in &hits {
@@ -455,7 +456,8 @@ fn what_a_killed_sprof_left_is_told_and_removed_and_what_a_living_one_has_stays(
     let (recording, profile) = record()
         .options(&["-e", &spec(&path, "probed")])
         .profile(&path, &["calls", "10"]);
-    assert_eq!(hits(&profile, "uprobe:probed").len() + lost(&profile), 120);
+    // One ring holds all of them.
+    assert_eq!(hits(&profile, "uprobe:probed").len(), 120);
     assert!(recording.stderr.contains("removed 1 probe"), "{}", recording.stderr);
     assert_eq!(defined(killed_pid), Vec::<String>::new());
     assert_eq!(defined(living_pid).len(), 1, "the other one still records");

@@ -46,8 +46,13 @@ pub(crate) fn with_stolen_ms<T>(mut measure: impl FnMut() -> T) -> (T, f64) {
             (measured, stolen) = (again, less);
         }
     }
-    let ticks = if CpuTicks::now().stolen == 0 { 0 } else { stolen + 1 };
+    let ticks = if has_taken_any() { stolen + 1 } else { 0 };
     (measured, ticks as f64 * TICK_MS)
+}
+
+/// True if the host took CPU time away since this machine started.
+pub(crate) fn has_taken_any() -> bool {
+    CpuTicks::now().stolen != 0
 }
 
 /// USER_HZ is 100 on every processor (proc_stat(5)).
