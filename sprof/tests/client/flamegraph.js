@@ -2,15 +2,14 @@
 // node flamegraph.js FILE.svg SEARCH FUNCTION [FOLDED.svg, whose third row is of several functions] [FOLDER for screenshots]
 const { chromium } = require("playwright-core");
 const [file, search, zoom, folded, shots] = process.argv.slice(2);
-// As long as PATIENCE in support/run.rs.
+// As long as PATIENCE in support/run.rs: a browser on a busy machine may take longer than Playwright's 30 s to start.
 const PATIENCE_MS = 120_000;
-// As long as the tests wait for any other process. A busy machine may need the usual half minute to start a browser.
-const timeout = 120000;
+
 (async () => {
   const executablePath = process.env.CHROMIUM || "/usr/bin/chromium";
-  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"], timeout });
+  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"], timeout: PATIENCE_MS });
   const page = await browser.newPage({ viewport: { width: 1300, height: 700 } });
-  page.setDefaultTimeout(timeout);
+  page.setDefaultTimeout(PATIENCE_MS);
   const errors = [], requests = [];
   page.on("pageerror", (error) => errors.push(error.message));
   page.on("request", (request) => requests.push(request.url()));
@@ -49,7 +48,6 @@ const timeout = 120000;
   answers.reset = await shown();
   const again = await browser.newPage({ viewport: { width: 1300, height: 700 }, colorScheme: "dark" });
   again.setDefaultTimeout(PATIENCE_MS);
-  again.setDefaultTimeout(timeout);
   await again.goto(address);
   if (shots) await again.screenshot({ path: `${shots}/dark.png` });
   answers.linked = await again.evaluate(() => document.getElementById("matched").textContent);

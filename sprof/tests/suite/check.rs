@@ -296,7 +296,7 @@ fn recordings_of_slower_equal_and_renamed_programs_are_told_apart() {
         assert_eq!(code, Some(3), "{rule:?}: {text}");
     }
     // Nothing is new and nothing gone because the file has another name. Of a hundred such lists one has a change by
-    // chance, if the limit is the usual one.
+    // chance if the limit is the usual one; this one is that of five standard deviations.
     let mut diff = sprof();
     diff.args(["diff", "--false-discoveries", "0.00006"]);
     let output = diff.args([&old, &equal]).output().unwrap();

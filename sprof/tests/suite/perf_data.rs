@@ -15,7 +15,7 @@ use crate::support::{Profile, program, record, sprof, temp_dir};
 
 /// Options for rings of perf that hold half a second. Its usual ones hold 60 stacks of 8 KiB: it loses samples while
 /// the host has its CPU. Root may have more.
-fn rings() -> &'static [&'static str] {
+pub(crate) fn rings() -> &'static [&'static str] {
     if is_root() { &["-m", "4M"] } else { &[] }
 }
 

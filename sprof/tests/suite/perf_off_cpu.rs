@@ -4,10 +4,11 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use crate::perf_data::rings;
 use crate::support::machine::share_again;
 use crate::support::perf::{load, perf_record, perf_script};
 use crate::support::profile::Thread;
-use crate::support::skip::{is_root, perf, perf_on_one_cpu, root};
+use crate::support::skip::{perf, perf_on_one_cpu, root};
 use crate::support::steal::with_stolen_ms;
 use crate::support::target::number_in;
 use crate::support::waits::{assert_quarters, main_thread, weight_ms};
@@ -26,9 +27,7 @@ impl RecordedWaits {
     fn record(options: &[&str]) -> RecordedWaits {
         let dir = temp_dir();
         let file = dir.path().join("perf.data");
-        // perf's usual rings hold 60 stacks of 8 KiB: it loses samples while the host has its CPU. Root may have more.
-        let rings: &[&str] = if is_root() { &["-m", "4M"] } else { &[] };
-        let options = [&["--switch-events"][..], rings, options].concat();
+        let options = [&["--switch-events"][..], rings(), options].concat();
         let waits = program("waits").unwrap();
         let (printed, stolen_ms) = with_stolen_ms(|| perf_record(&file, &options, &waits, &["3", "250"]));
         share_again();

@@ -574,7 +574,12 @@ fn a_ui_of_one_s_own_is_served_from_the_same_origin() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, rng_seed: proptest::test_runner::RngSeed::Fixed(1), ..ProptestConfig::default() })]
+    // The same cases in each run.
+    #![proptest_config(ProptestConfig {
+        rng_seed: proptest::test_runner::RngSeed::Fixed(1),
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(200)
+    })]
 
     #[test]
     fn any_bytes_get_an_error_or_the_front_page(bytes in proptest::collection::vec(any::<u8>(), 1..600)) {

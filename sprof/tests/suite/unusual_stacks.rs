@@ -212,7 +212,8 @@ fn assert_children(profile: &Profile, waits: u64) {
     });
     assert_eq!(callers.hits, callers.of, "{}", profile.summary());
     let children = profile.share(in_vfork, |names| names.last() == Some(&"[off-CPU: child process]"));
-    // A parent that the host stops before it waits finds its child ended: of 20, never more than two.
+    // A parent that is stopped just before it waits, for as long as its child lives, does not wait. That is a matter of
+    // microseconds, so it does not happen to three of 20.
     assert!(children.hits + 2 >= waits, "{children:?}\n{}", profile.summary());
 }
 
