@@ -70,6 +70,7 @@ pub(crate) fn run(screen: &mut BrowseScreen, mut each_round: impl FnMut(&mut Bro
     let _raw = RawTerminal::enter()?;
     let mut terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
     let mut is_stale = true;
+    let mut is_suspended = false;
     loop {
         if is_stale {
             terminal.draw(|frame| draw(screen, colors, frame.buffer_mut()))?;
@@ -95,13 +96,16 @@ pub(crate) fn run(screen: &mut BrowseScreen, mut each_round: impl FnMut(&mut Bro
                 AfterKey::Quit => return Ok(()),
                 AfterKey::Suspend => {
                     leave();
+                    is_suspended = true;
                     kill_current_process_group(Signal::TSTP)?;
                 }
             }
         }
         if is_continued.swap(false, Ordering::Relaxed) {
-            // The shell may have set other modes.
-            leave();
+            // The shell may have set other modes. Leaving twice would put its cursor where sprof began.
+            if !std::mem::take(&mut is_suspended) {
+                leave();
+            }
             enter()?;
             // Clearing the old one would ask the terminal where its cursor is, and not all answer.
             terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
