@@ -9,7 +9,7 @@ use super::colors::ColorDepth;
 use super::page::{Page, PageLine, RowSign};
 use super::screen::{BrowseScreen, ScreenMode};
 use super::shown::{Picture, ShownTab};
-use super::text_page::TextPage;
+use super::text_page::{TextPage, screen_lines};
 use super::{draw_flame, draw_timeline};
 use crate::args::View;
 use crate::report::ReportRow;
@@ -73,7 +73,14 @@ pub(crate) fn draw(screen: &mut BrowseScreen, colors: ColorDepth, buffer: &mut B
     match &screen.mode {
         ScreenMode::Search(text, _) => canvas.line(above_foot, &format!("/{text}_"), canvas.bold()),
         _ if !screen.message.is_empty() => canvas.line(above_foot, &screen.message, canvas.warning()),
-        ScreenMode::Text(_) => canvas.line(above_foot, "Escape: back  /: search", canvas.dim()),
+        ScreenMode::Text(page) => {
+            let more = if page.has_more(width, screen.height) {
+                "Space: more  "
+            } else {
+                ""
+            };
+            canvas.line(above_foot, &format!("{more}Escape: back  /: search"), canvas.dim());
+        }
         ScreenMode::Rows => {
             let live = screen.live.as_ref().map(|live| live.hint());
             let hint = match screen.shown.picture {
@@ -94,22 +101,10 @@ pub(crate) fn draw(screen: &mut BrowseScreen, colors: ColorDepth, buffer: &mut B
 fn text_page(canvas: &mut Canvas<'_>, page: &TextPage, height: usize) {
     canvas.line(2, &page.title, canvas.bold());
     let width = canvas.width();
-    let styled = page.lines.iter().skip(page.top);
-    let lines = styled.flat_map(|(label, text, is_warning)| {
-        let indent = " ".repeat(label.chars().count().min(width / 3).max(2));
-        let lines = wrapped_text(label, text, &indent, width).into_iter();
-        lines.map(move |line| (line, *is_warning))
-    });
+    let lines = page.lines.iter().skip(page.top);
+    let lines = lines.flat_map(|line| screen_lines(line, width).into_iter().map(move |text| (text, line.2)));
     for (at, (line, is_warning)) in lines.take(height).enumerate() {
         canvas.line(4 + at, &line, if is_warning { canvas.warning() } else { Style::new() });
-    }
-}
-
-/// Wraps a line, and leaves a line that fits as it is.
-fn wrapped_text(label: &str, text: &str, indent: &str, width: usize) -> Vec<String> {
-    match label.chars().count() + text.chars().count() <= width {
-        true => vec![format!("{label}{text}")],
-        false => wrapped(label, text, indent, width.max(20)),
     }
 }
 

@@ -14,7 +14,7 @@ impl BrowseScreen {
             _ => None,
         };
         match (wheel, &mut self.mode) {
-            (Some(asked), ScreenMode::Text(page)) => drop(page.scroll(asked, self.height)),
+            (Some(asked), ScreenMode::Text(page)) => drop(page.scroll(asked, self.width, self.height)),
             (Some(asked), ScreenMode::Rows) => self.act(asked),
             (None, ScreenMode::Rows) => self.click(event),
             (_, ScreenMode::Text(_) | ScreenMode::Search(..)) => {}

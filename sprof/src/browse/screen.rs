@@ -135,10 +135,14 @@ impl BrowseScreen {
             ScreenMode::Text(page) => {
                 match asked {
                     Some(KeyAction::Suspend) => return AfterKey::Suspend,
-                    Some(asked @ (KeyAction::Search | KeyAction::FindNext | KeyAction::FindPrevious)) => {
-                        self.act(asked)
-                    }
-                    Some(asked) if !page.scroll(asked, self.height) => self.mode = ScreenMode::Rows,
+                    Some(
+                        asked @ (KeyAction::Search
+                        | KeyAction::FindNext
+                        | KeyAction::FindPrevious
+                        | KeyAction::Quality
+                        | KeyAction::Help),
+                    ) => self.act(asked),
+                    Some(asked) if !page.scroll(asked, self.width, self.height) => self.mode = ScreenMode::Rows,
                     _ => {}
                 }
                 return AfterKey::Draw;

@@ -251,6 +251,48 @@ fn a_function_is_annotated_in_the_width_of_the_screen() {
 }
 
 #[test]
+fn no_line_of_a_text_is_passed_over() {
+    let mut screen = screen(&golden("example.folded"));
+    lines(&mut screen, 60, 16);
+    press(&mut screen, "?");
+    let mut seen = Vec::new();
+    for _ in 0..HELP.len() {
+        let shown = lines(&mut screen, 60, 16);
+        seen.extend_from_slice(&shown[4..4 + screen.height]);
+        press(&mut screen, " ");
+    }
+    for (keys, what) in HELP {
+        let last = what.split(' ').next_back().unwrap();
+        let at = seen.iter().position(|line| line.starts_with(&format!("{keys} ")));
+        let rest = &seen[at.unwrap_or_else(|| panic!("{keys}: {seen:#?}"))..];
+        assert!(
+            rest.iter().take(10).any(|line| line.ends_with(last)),
+            "{keys}: {seen:#?}"
+        );
+    }
+    // The last screen is full, and says that nothing follows.
+    let shown = lines(&mut screen, 60, 16);
+    let below = 4 + screen.height;
+    assert!(
+        shown[4..below].iter().any(|line| line.starts_with("mouse ")),
+        "{shown:#?}"
+    );
+    assert!(
+        shown[4..below].iter().any(|line| line.starts_with("q, Ctrl-C ")),
+        "{shown:#?}"
+    );
+    assert_eq!(shown[below], "Escape: back  /: search");
+    press(&mut screen, "g");
+    assert_eq!(
+        lines(&mut screen, 60, 16)[below],
+        "Space: more  Escape: back  /: search"
+    );
+    // Other texts are one key away.
+    press(&mut screen, "Q");
+    assert!(lines(&mut screen, 60, 16)[2].starts_with("What was recorded"));
+}
+
+#[test]
 fn names_of_all_letters_fit_terminals_of_all_sizes() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("\u{1b}[2J.json");
