@@ -44,7 +44,7 @@ pub(crate) enum KeyAction {
 }
 
 /// Lines of help: keys, and what they do.
-pub(crate) const HELP: [(&str, &str); 24] = [
+pub(crate) const HELP: [(&str, &str); 25] = [
     (
         "Up Down, k j",
         "one row up, down; in the flame graph: caller, largest callee",
@@ -63,6 +63,10 @@ pub(crate) const HELP: [(&str, &str); 24] = [
          time beside",
     ),
     ("E C", "opens all rows, closes all rows"),
+    (
+        "+ - before a row",
+        "closed, open; a row with the same samples as the row above has its indent, and opens with it",
+    ),
     ("c", "callers of the function, and what it calls"),
     ("a", "source and machine code of the function, with samples"),
     ("f", "only stacks with the function"),

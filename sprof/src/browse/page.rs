@@ -47,7 +47,7 @@ pub(crate) enum RowSign {
 
 impl Page {
     pub(crate) fn new(report: Report) -> Page {
-        let closed = |table: &Table| (0..table.rows.len()).map(|row| branches(table, row)).collect();
+        let closed = |table: &Table| (0..table.rows.len()).map(|row| can_close(table, row)).collect();
         let mut page = Page {
             columns: report
                 .tables
@@ -202,10 +202,13 @@ impl Page {
         let height = height.max(1);
         if self.flame.is_some() {
             let level = self.row().map_or(0, |row| row.depth);
-            // The caller is to be seen.
+            let rows = self.report.tables.first().map_or(&[][..], |table| &table.rows);
+            let levels = rows.iter().map(|row| row.depth + 1).max().unwrap_or(0);
+            // The caller is to be seen, and no line is empty while levels above are hidden.
             self.top = self
                 .top
                 .min(level.saturating_sub(1))
+                .min(levels.saturating_sub(height))
                 .max((level + 1).saturating_sub(height));
             return;
         }
@@ -215,7 +218,8 @@ impl Page {
         let after = self.lines.iter().skip(self.cursor + 1);
         let below = after.take_while(|line| !matches!(line, PageLine::Row(..))).count();
         let end = self.cursor + 1 + below.min(height - 1);
-        self.top = self.top.min(self.cursor).max(end.saturating_sub(height));
+        let last = self.lines.len().saturating_sub(height);
+        self.top = self.top.min(self.cursor).min(last).max(end.saturating_sub(height));
     }
 
     /// Goes to the next or previous `height` lines; from the last ones, to the last row.
@@ -286,7 +290,7 @@ impl Page {
         let here = self.place();
         for (closed, table) in self.is_closed.iter_mut().zip(&self.report.tables) {
             for (row, closed) in closed.iter_mut().enumerate() {
-                *closed = is_closed && branches(table, row);
+                *closed = is_closed && can_close(table, row);
             }
         }
         self.list();
@@ -376,6 +380,13 @@ fn has_rows_below(table: &Table, row: usize) -> bool {
 /// True where a tree branches. A chain of calls with the same samples is opened as one.
 fn branches(table: &Table, row: usize) -> bool {
     has_rows_below(table, row) && table.rows[row + 1].indent > table.rows[row].indent
+}
+
+/// True for rows that begin closed: where a tree branches, and functions above their callers. Else nothing but the order
+/// would say which rows are the functions.
+fn can_close(table: &Table, row: usize) -> bool {
+    let is_function = table.id == "bottom_up" && table.rows[row].depth == 0;
+    branches(table, row) || is_function && has_rows_below(table, row)
 }
 
 /// The row that a row is below.

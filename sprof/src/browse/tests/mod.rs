@@ -293,6 +293,23 @@ fn no_line_of_a_text_is_passed_over() {
 }
 
 #[test]
+fn a_larger_screen_shows_what_is_above() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("deep.folded");
+    let calls: Vec<String> = (0..40).map(|call| format!("f{call}")).collect();
+    std::fs::write(&file, format!("{} 10\nother 1\n", calls.join(";"))).unwrap();
+    let mut screen = screen(&file);
+    press(&mut screen, "\tG");
+    for keys in ["", "\tjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjj"] {
+        press(&mut screen, keys);
+        lines(&mut screen, 80, 10);
+        assert!(screen.page.top > 30);
+        let shown = lines(&mut screen, 80, 60);
+        assert_eq!(screen.page.top, 0, "{shown:#?}");
+    }
+}
+
+#[test]
 fn names_of_all_letters_fit_terminals_of_all_sizes() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("\u{1b}[2J.json");
