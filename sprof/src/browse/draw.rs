@@ -12,8 +12,8 @@ use super::shown::{Picture, ShownTab};
 use super::text_page::{TextPage, screen_lines};
 use super::{draw_flame, draw_timeline};
 use crate::args::View;
-use crate::report::ReportRow;
 use crate::report::text::{Column, fit};
+use crate::report::{ReportRow, Table};
 use crate::terminal::columns::{clean, cut, wrapped};
 
 /// Most lines of the command at the foot.
@@ -172,8 +172,11 @@ fn rows(canvas: &mut Canvas<'_>, page: &Page, height: usize) {
             PageLine::Head(table) if several => head(canvas, y, page, *table),
             PageLine::Head(_) => {}
             PageLine::Detail(table, row, detail) => {
-                let text = &page.report.tables[*table].rows[*row].details[*detail];
-                canvas.put_to_end(numbers + 2, y, text, canvas.dim());
+                let details = &page.report.tables[*table].rows[*row].details;
+                let longest = details.iter().map(|text| text.chars().count()).max().unwrap_or(0);
+                // Long ones begin further left, so that they are whole.
+                let x = (numbers + 2).min(width.saturating_sub(longest)).max(2 * SIGN);
+                canvas.put_to_end(x, y, &details[*detail], canvas.dim());
             }
             PageLine::Row(table, row) => {
                 let is_chosen = at == page.cursor;
@@ -212,7 +215,16 @@ fn head(canvas: &mut Canvas<'_>, y: usize, page: &Page, table: usize) {
         canvas.put(x, y, &cell, canvas.dim());
         x += column.width + 2;
     }
-    canvas.put_to_end(x, y, &page.report.tables[table].title, canvas.bold());
+    let Table { title, rows, .. } = &page.report.tables[table];
+    let nothing = if rows.is_empty() { ": none" } else { "" };
+    // Says that other columns are left out, unless that takes the end of the title.
+    let has_space = x + 2 + title.chars().count() <= canvas.width();
+    let left_out = if columns.len() < page.columns[table].len() && has_space {
+        "\u{2026} "
+    } else {
+        ""
+    };
+    canvas.put_to_end(x, y, &format!("{left_out}{title}{nothing}"), canvas.bold());
 }
 
 /// Fits name and place by the columns that their letters take: some take two.

@@ -293,6 +293,38 @@ fn no_line_of_a_text_is_passed_over() {
 }
 
 #[test]
+fn what_a_narrow_screen_lacks_is_said_and_details_are_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut screen = screen(&files::file("cpu.json.gz", folder.path()));
+    press(&mut screen, "\u{8}\u{8}\u{8}");
+    let shown = lines(&mut screen, 80, 24);
+    assert!(shown[3].ends_with("  \u{2026} Spans"), "{shown:#?}");
+    assert!(
+        shown[4..]
+            .iter()
+            .any(|line| line.contains(" open at once") && !line.contains('\u{2026}')),
+        "{shown:#?}"
+    );
+    assert!(lines(&mut screen, 160, 24)[3].ends_with("  Spans"));
+    // Bottom-up begins with the functions.
+    press(&mut screen, "i");
+    let functions = report(&screen)["views"][0]["rows"].as_array().unwrap().len();
+    let shown = lines(&mut screen, 80, 24);
+    assert!(
+        shown[4].starts_with("+ ") && screen.page.lines.len() < functions,
+        "{shown:#?}"
+    );
+    assert!(
+        shown[4..4 + screen.page.lines.len()]
+            .iter()
+            .all(|line| !line.starts_with('-')),
+        "{shown:#?}"
+    );
+    press(&mut screen, "EC");
+    assert_eq!(lines(&mut screen, 80, 24), shown);
+}
+
+#[test]
 fn a_larger_screen_shows_what_is_above() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("deep.folded");
