@@ -18,6 +18,8 @@ use crate::terminal::columns::{clean, cut, wrapped};
 
 /// Most lines of the command at the foot.
 const COMMAND_LINES: usize = 3;
+/// Some files have no names of threads or processes.
+pub(super) const NO_NAME: &str = "(no name)";
 /// Columns of the sign of a row: `+` closed, `-` open.
 const SIGN: usize = 2;
 
@@ -49,11 +51,15 @@ pub(crate) fn draw(screen: &mut BrowseScreen, colors: ColorDepth, buffer: &mut B
     let about = &screen.page.report.about;
     let (quality, is_limited) = &about.quality;
     canvas.line(0, &about.recorded, canvas.bold());
-    let (second, style) = match (&about.selected, about.notes.first()) {
-        (Some(selected), _) => (format!("selected: {selected}"), canvas.bold()),
-        _ if *is_limited => (format!("{}; quality (Q): {quality}", about.samples), canvas.warning()),
-        (_, Some(note)) => (format!("{}; note (Q): {note}", about.samples), canvas.warning()),
-        (None, None) => (about.samples.clone(), Style::new()),
+    let (second, style) = match (&about.selected, about.notes.first(), &about.short) {
+        (Some(selected), ..) => (format!("selected: {selected}"), canvas.bold()),
+        _ if *is_limited => (
+            format!("{}; quality (Q): {}", about.samples, limits(quality)),
+            canvas.warning(),
+        ),
+        (_, Some(note), _) => (format!("{}; note (Q): {note}", about.samples), canvas.warning()),
+        (_, _, Some(short)) => (format!("{}; short (Q): {short}", about.samples), canvas.warning()),
+        (None, None, None) => (about.samples.clone(), Style::new()),
     };
     canvas.line(1, &second, style);
     match &screen.mode {
@@ -81,21 +87,42 @@ pub(crate) fn draw(screen: &mut BrowseScreen, colors: ColorDepth, buffer: &mut B
             };
             canvas.line(above_foot, &format!("{more}Escape: back  /: search"), canvas.dim());
         }
-        ScreenMode::Rows => {
-            let live = screen.live.as_ref().map(|live| live.hint());
-            let hint = match screen.shown.picture {
-                _ if live.is_some() => live.as_deref().unwrap_or_default(),
-                Picture::Timeline => "?: keys  arrows: move  r: range  Enter: select  u: back  q: end",
-                Picture::Flame => "?: keys  arrows: move  Enter: zoom  /: search  u: back  q: end",
-                Picture::Rows => "?: keys  Tab: next view  Enter: open  /: search  u: back  q: end",
-            };
-            canvas.line(above_foot, hint, canvas.dim());
-        }
+        ScreenMode::Rows => canvas.line(above_foot, &hint(screen), canvas.dim()),
     }
     for (at, line) in foot.iter().enumerate() {
         canvas.line(above_foot + 1 + at, line, canvas.dim());
     }
     screen.areas = canvas.areas;
+}
+
+/// What to type next.
+fn hint(screen: &BrowseScreen) -> String {
+    if let Some(live) = &screen.live {
+        return live.hint();
+    }
+    let hint = match (screen.shown.picture, &screen.shown.view) {
+        // All other views of the file are of CPU time.
+        (_, View::Heap) => "?: keys  Tab: next view  q: end  sprof browse --measure peak: callers in bytes",
+        (Picture::Timeline, _) => "?: keys  arrows: move  r: range  Enter: select  u: back  q: end",
+        (Picture::Flame, _) => "?: keys  arrows: move  Enter: zoom  /: search  u: back  q: end",
+        (Picture::Rows, _) => "?: keys  Tab: next view  Enter: open  /: search  u: back  q: end",
+    };
+    let others = match (&screen.page.report.about.apart, screen.shown.select.waits) {
+        (None, _) => "",
+        (Some(_), false) => "  w: waits",
+        (Some(_), true) => "  w: CPU time",
+    };
+    format!("{hint}{others}")
+}
+
+/// Facts of the quality that are not zero: a line may have no space for all.
+fn limits(quality: &str) -> String {
+    let facts = quality.split(" (event ").next().unwrap_or_default();
+    let parts = facts.split("; ").map(|part| {
+        let facts = part.split(", ").filter(|fact| !fact.starts_with("0 "));
+        facts.collect::<Vec<_>>().join(", ")
+    });
+    parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
 fn text_page(canvas: &mut Canvas<'_>, page: &TextPage, height: usize) {
@@ -232,7 +259,10 @@ fn fitting(row: &ReportRow, columns: usize) -> (String, String) {
     let wide = |text: &str| Span::raw(text).width();
     let mut asked = columns.max(8);
     loop {
-        let (name, place) = fit(row, Some(asked));
+        let (mut name, place) = fit(row, Some(asked));
+        if row.name.is_empty() {
+            NO_NAME.clone_into(&mut name);
+        }
         let taken = wide(&name) + if place.is_empty() { 0 } else { 2 + wide(&place) };
         if taken <= columns || asked <= 8 {
             return (name, place);

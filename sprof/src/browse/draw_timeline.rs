@@ -8,6 +8,7 @@ use profile::view::cost_scale::CostScale;
 use ratatui_core::style::Style;
 
 use super::canvas::{Canvas, ClickTarget};
+use super::draw::NO_NAME;
 use super::page::Page;
 use super::strips::{TimeStrips, strip_start};
 use crate::terminal::columns::{cut, cut_start};
@@ -89,7 +90,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, page: &Page, strips: &TimeStrips, he
             style.patch(canvas.bold()),
         );
         let space = start.saturating_sub(after + 3);
-        let name = cut(&row.name, space);
+        let name = cut(if row.name.is_empty() { NO_NAME } else { &row.name }, space);
         // Its end has the number of the thread.
         let left = space.saturating_sub(name.chars().count() + 2);
         let place = if left < LEAST_PLACE {

@@ -325,6 +325,30 @@ fn what_a_narrow_screen_lacks_is_said_and_details_are_whole() {
 }
 
 #[test]
+fn the_second_line_has_what_limits_the_profile() {
+    let mut screen = screen(&golden("example.folded"));
+    let quality = "0 lost, 2 (1.0 %) truncated, 0 unverified, 0 without symbols; of 9 stacks of waits and point events 1 \
+                   (11.1 %) truncated, 0 unverified (event cpu-clock, kernel included)";
+    let about = &mut screen.page.report.about;
+    about.short = Some("waited for a CPU".to_owned());
+    about.notes.clear();
+    let samples = about.samples.clone();
+    assert_eq!(
+        lines(&mut screen, 200, 24)[1],
+        format!("{samples}; short (Q): waited for a CPU")
+    );
+    screen.page.report.about.quality = (quality.to_owned(), true);
+    let limits = "2 (1.0 %) truncated; of 9 stacks of waits and point events 1 (11.1 %) truncated";
+    assert_eq!(
+        lines(&mut screen, 200, 24)[1],
+        format!("{samples}; quality (Q): {limits}")
+    );
+    // Folded stacks have no names of threads.
+    press(&mut screen, "t");
+    assert!(lines(&mut screen, 80, 24)[4].ends_with("  (no name)"));
+}
+
+#[test]
 fn a_larger_screen_shows_what_is_above() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("deep.folded");
