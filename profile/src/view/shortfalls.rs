@@ -412,7 +412,10 @@ impl<'a> DataFacts<'a> {
         let code = data.frames[data.frame_with_code(stack as u32) as usize];
         let is_program = code.category == self.program && self.program != NONE && self.runtime(code.lib).is_none();
         let lib = data.libs.get(code.lib as usize)?;
+        // Of perf's text and the like only names are read: lines may be missing there alone.
+        let is_text = data.recorded.is_none() && data.weights.is_some();
         let is_lacking = is_program
+            && !is_text
             && data.symbolicated
             && !self.has_lines[code.lib as usize]
             && !is_nameless(data.func_name(code.func))

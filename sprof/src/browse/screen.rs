@@ -197,6 +197,9 @@ impl BrowseScreen {
             KeyAction::Waits if self.shown.select.heap.weigh.is_some() => {
                 "--weigh is of running threads: it weighs no waits".clone_into(&mut self.message);
             }
+            KeyAction::Waits if !self.shown.select.waits && self.page.report.about.apart.is_none() => {
+                "no waits in what is selected: sprof record --off-cpu records them".clone_into(&mut self.message);
+            }
             KeyAction::Waits => {
                 let mut next = self.shown.without_zoom();
                 next.select.waits = !next.select.waits;

@@ -180,8 +180,8 @@ fn keys_select_and_are_taken_back() {
     press(&mut screen, "t\n");
     assert_eq!(screen.message, "this row has no name to select by");
     press(&mut screen, "w");
-    assert!(screen.command().contains("--waits"));
-    press(&mut screen, "us");
+    assert!(screen.message.starts_with("no waits in what is selected"));
+    press(&mut screen, "s");
     assert!(
         screen.command().contains("--view threads --sort total"),
         "{}",
@@ -343,6 +343,10 @@ fn the_second_line_has_what_limits_the_profile() {
         lines(&mut screen, 200, 24)[1],
         format!("{samples}; quality (Q): {limits}")
     );
+    // Text of names without lines says nothing of debug info.
+    let text = self::screen(&golden("example.perf-script"));
+    let notes = &text.page.report.about.notes;
+    assert!(!notes.iter().any(|note| note.contains("debug info")), "{notes:#?}");
     // Folded stacks have no names of threads.
     press(&mut screen, "t");
     assert!(lines(&mut screen, 80, 24)[4].ends_with("  (no name)"));
