@@ -6,7 +6,7 @@ use ratatui_core::text::Span;
 
 use super::canvas::{Canvas, ClickTarget};
 use super::colors::ColorDepth;
-use super::page::{Page, PageLine, RowSign};
+use super::page::{NO_NAME, Page, PageLine, RowSign};
 use super::screen::{BrowseScreen, ScreenMode};
 use super::shown::{Picture, ShownTab};
 use super::text_page::{TextPage, screen_lines};
@@ -18,8 +18,6 @@ use crate::terminal::columns::{clean, cut, wrapped};
 
 /// Most lines of the command at the foot.
 const COMMAND_LINES: usize = 3;
-/// Some files have no names of threads or processes.
-pub(super) const NO_NAME: &str = "(no name)";
 /// Columns of the sign of a row: `+` closed, `-` open.
 const SIGN: usize = 2;
 

@@ -8,8 +8,7 @@ use profile::view::cost_scale::CostScale;
 use ratatui_core::style::Style;
 
 use super::canvas::{Canvas, ClickTarget};
-use super::draw::NO_NAME;
-use super::page::Page;
+use super::page::{NO_NAME, Page};
 use super::strips::{TimeStrips, strip_start};
 use crate::terminal::columns::{cut, cut_start};
 

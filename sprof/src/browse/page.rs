@@ -8,6 +8,9 @@ use super::strips::TimeStrips;
 use crate::report::text::{Column, columns};
 use crate::report::{Report, ReportRow, Table};
 
+/// Some files have no names of threads or processes.
+pub(super) const NO_NAME: &str = "(no name)";
+
 /// A report, with the state of its rows.
 pub(crate) struct Page {
     pub(crate) report: Report,
@@ -382,8 +385,8 @@ fn branches(table: &Table, row: usize) -> bool {
     has_rows_below(table, row) && table.rows[row + 1].indent > table.rows[row].indent
 }
 
-/// True for rows that begin closed: where a tree branches, and functions above their callers. Else nothing but the order
-/// would say which rows are the functions.
+/// True for rows that begin closed: where a tree branches, and functions above their callers. Open callers have the
+/// indent of the function: they would look like functions.
 fn can_close(table: &Table, row: usize) -> bool {
     let is_function = table.id == "bottom_up" && table.rows[row].depth == 0;
     branches(table, row) || is_function && has_rows_below(table, row)

@@ -327,8 +327,8 @@ fn what_a_narrow_screen_lacks_is_said_and_details_are_whole() {
 #[test]
 fn the_second_line_has_what_limits_the_profile() {
     let mut screen = screen(&golden("example.folded"));
-    let quality = "0 lost, 2 (1.0 %) truncated, 0 unverified, 0 without symbols; of 9 stacks of waits and point events 1 \
-                   (11.1 %) truncated, 0 unverified (event cpu-clock, kernel included)";
+    let quality = "0 lost, 2 (1.0 %) truncated, 0 unverified, 0 without symbols; of 9 stacks of waits and point events \
+                   1 (11.1 %) truncated, 0 unverified (event cpu-clock, kernel included)";
     let about = &mut screen.page.report.about;
     about.short = Some("waited for a CPU".to_owned());
     about.notes.clear();
