@@ -10,8 +10,8 @@ use recording::proc::MapsLine;
 use crate::processes::procfs::{executable_mappings, mapped_pages, open_span_files};
 
 /// Pause between two readings, as a multiple of the CPU time that the last one took: a process with ten thousand
-/// mappings, whose size changes all the time, must not keep the recorder busy. By the clock, a recorder that waits for a
-/// CPU meanwhile would leave new libraries without names for seconds.
+/// mappings, whose size changes all the time, must not keep the recorder busy. By the clock, a recorder that waits for
+/// a CPU meanwhile would leave new libraries without names for seconds.
 const PAUSE_PER_COST: u64 = 20;
 
 /// Time between two looks at the open files of a process, ns.
