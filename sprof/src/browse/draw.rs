@@ -47,17 +47,17 @@ pub(crate) fn draw(screen: &mut BrowseScreen, colors: ColorDepth, buffer: &mut B
     screen.fit_strips();
 
     let about = &screen.page.report.about;
-    let (quality, is_limited) = &about.quality;
     canvas.line(0, &about.recorded, canvas.bold());
-    let (second, style) = match (&about.selected, about.notes.first(), &about.short) {
-        (Some(selected), ..) => (format!("selected: {selected}"), canvas.bold()),
-        _ if *is_limited => (
-            format!("{}; quality (Q): {}", about.samples, limits(quality)),
-            canvas.warning(),
-        ),
-        (_, Some(note), _) => (format!("{}; note (Q): {note}", about.samples), canvas.warning()),
-        (_, _, Some(short)) => (format!("{}; short (Q): {short}", about.samples), canvas.warning()),
-        (None, None, None) => (about.samples.clone(), Style::new()),
+    // Of its limits alone: the line may have no space for all of the quality.
+    let of_samples = [
+        about.quality.limits.as_ref().map(|limits| ("quality", limits)),
+        about.notes.first().map(|note| ("note", note)),
+        about.short.as_ref().map(|short| ("short", short)),
+    ];
+    let (second, style) = match (&about.selected, of_samples.into_iter().flatten().next()) {
+        (Some(selected), _) => (format!("selected: {selected}"), canvas.bold()),
+        (_, Some((what, text))) => (format!("{}; {what} (Q): {text}", about.samples), canvas.warning()),
+        (None, None) => (about.samples.clone(), Style::new()),
     };
     canvas.line(1, &second, style);
     match &screen.mode {
@@ -111,16 +111,6 @@ fn hint(screen: &BrowseScreen) -> String {
         (Some(_), true) => "  w: CPU time",
     };
     format!("{hint}{others}")
-}
-
-/// Facts of the quality that are not zero: a line may have no space for all.
-fn limits(quality: &str) -> String {
-    let facts = quality.split(" (event ").next().unwrap_or_default();
-    let parts = facts.split("; ").map(|part| {
-        let facts = part.split(", ").filter(|fact| !fact.starts_with("0 "));
-        facts.collect::<Vec<_>>().join(", ")
-    });
-    parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
 fn text_page(canvas: &mut Canvas<'_>, page: &TextPage, height: usize) {

@@ -14,6 +14,14 @@ use profile::view::select::Selection;
 
 use crate::terminal::style::Style;
 
+/// What was lost or guessed.
+pub(crate) struct QualityText {
+    /// All of it.
+    pub(crate) line: String,
+    /// What is not zero; `None` if nothing limits the quality.
+    pub(crate) limits: Option<String>,
+}
+
 pub(crate) struct About {
     /// Program, date, duration, recorder.
     pub(crate) recorded: String,
@@ -21,8 +29,7 @@ pub(crate) struct About {
     pub(crate) samples: String,
     /// The unit of weights, if the file names it.
     pub(crate) counted: Option<String>,
-    /// The quality line; true if something limits the quality.
-    pub(crate) quality: (String, bool),
+    pub(crate) quality: QualityText,
     /// What the recorded programs were short of.
     pub(crate) short: Option<String>,
     pub(crate) selected: Option<String>,
@@ -69,12 +76,12 @@ impl About {
 
     /// The head as lines: a label, a text, and the style of both.
     pub(crate) fn lines(&self) -> Vec<(&'static str, &String, Option<Style>)> {
-        let (quality, is_limited) = &self.quality;
+        let QualityText { line: quality, limits } = &self.quality;
         let bold = Some(Style::Bold);
         let warning = Some(Style::Warning);
         let mut lines = vec![("", &self.recorded, bold), ("", &self.samples, None)];
         lines.extend(self.counted.iter().map(|line| ("", line, None)));
-        lines.push(("quality: ", quality, warning.filter(|_| *is_limited)));
+        lines.push(("quality: ", quality, warning.filter(|_| limits.is_some())));
         lines.extend(self.short.iter().map(|line| ("short: ", line, warning)));
         lines.extend(self.selected.iter().map(|line| ("selected: ", line, bold)));
         lines.extend(self.apart.iter().map(|line| ("", line, None)));
@@ -189,54 +196,81 @@ fn apart(selection: &Selection<'_>, waits: bool) -> Option<String> {
     })
 }
 
-fn quality(data: &Data) -> (String, bool) {
+fn quality(data: &Data) -> QualityText {
+    let only = |line: String, is_limited: bool| QualityText {
+        limits: is_limited.then(|| line.clone()),
+        line,
+    };
     if data.newer_facts {
         let text = "a newer sprof wrote the file: this one cannot read what was lost or guessed; update sprof";
-        return (text.to_owned(), true);
+        return only(text.to_owned(), true);
     }
     if data.weights.as_ref().is_some_and(|weights| weights.is_exact) {
-        return ("each was counted, none sampled".to_owned(), false);
+        return only("each was counted, none sampled".to_owned(), false);
     }
     let nameless = NamelessSamples::count(data).unwrap_or_default();
     let without_symbols = format!("{} without symbols", with_share(nameless.nameless, nameless.of));
     let Some(recorded) = &data.recorded else {
         let text = format!("the file does not say what was lost or guessed; {without_symbols}");
-        return (text, nameless.nameless > 0);
+        return only(text, nameless.nameless > 0);
     };
-    let [lost, truncated, unverified] = [recorded.lost, recorded.truncated, recorded.unverified];
-    let of_samples = |number: u64| match recorded.samples {
-        Some(samples) => with_share(number, samples + lost),
-        None => grouped(number),
+    let of_samples = |number: u64, what: &str| match recorded.samples {
+        Some(samples) => (
+            number,
+            format!("{} {what}", with_share(number, samples + recorded.lost)),
+        ),
+        None => (number, format!("{} {what}", grouped(number))),
     };
-    let mut text = format!(
-        "{} lost, {} truncated, {} unverified, {without_symbols}",
-        of_samples(lost),
-        of_samples(truncated.saturating_sub(recorded.truncated_beside)),
-        of_samples(unverified.saturating_sub(recorded.unverified_beside))
-    );
+    let facts = [
+        of_samples(recorded.lost, "lost"),
+        of_samples(
+            recorded.truncated.saturating_sub(recorded.truncated_beside),
+            "truncated",
+        ),
+        of_samples(
+            recorded.unverified.saturating_sub(recorded.unverified_beside),
+            "unverified",
+        ),
+        (nameless.nameless, without_symbols),
+    ];
+    let mut line = joined(&facts, |_| true);
+    let mut limits = vec![joined(&facts, |number| number > 0)];
     if recorded.stacks_beside > 0 {
-        text.push_str(&format!(
-            "; of {} stacks of {} {} truncated, {} unverified",
+        let of_stacks = |number: u64, what: &str| {
+            let share = with_share(number, recorded.stacks_beside);
+            (number, format!("{share} {what}"))
+        };
+        let facts = [
+            of_stacks(recorded.truncated_beside, "truncated"),
+            of_stacks(recorded.unverified_beside, "unverified"),
+        ];
+        let of = format!(
+            "of {} stacks of {}",
             grouped(recorded.stacks_beside),
             match recorded.heap {
                 None => "waits and point events",
                 Some(_) => "waits, point events and blocks of memory",
-            },
-            with_share(recorded.truncated_beside, recorded.stacks_beside),
-            with_share(recorded.unverified_beside, recorded.stacks_beside)
-        ));
+            }
+        );
+        line.push_str(&format!("; {of} {}", joined(&facts, |_| true)));
+        if facts.iter().any(|(number, _)| *number > 0) {
+            limits.push(format!("{of} {}", joined(&facts, |number| number > 0)));
+        }
     }
     let growth = { recorded.heap.as_ref() }.and_then(|heap| heap.growth.as_ref());
     if let Some(seen) = growth.and_then(HeapGrowthFacts::text) {
-        text.push_str(&format!("; {seen}"));
+        line.push_str(&format!("; {seen}"));
     }
     for limit in &recorded.limits {
-        text.push_str(&format!("; {}: ", limit.what));
         let RecordingLimit { count, ns, words, .. } = limit;
+        let mut text = format!("{}: ", limit.what);
         text.extend(count.map(grouped));
         text.extend(ns.map(|ns| time(ns as f64 / 1e6)));
         text.extend(words.as_deref());
+        line.push_str(&format!("; {text}"));
+        limits.push(text);
     }
+    limits.retain(|text| !text.is_empty());
     let rate = |hz: f64| format!("{hz:.1}").trim_end_matches(".0").to_owned();
     let mut parts = vec![format!("event {}", recorded.event)];
     if recorded.by_framehop > 0 {
@@ -246,9 +280,17 @@ fn quality(data: &Data) -> (String, bool) {
     parts.extend(recorded.asked_rate_hz.map(|hz| format!("asked {} Hz", rate(hz))));
     parts.extend(recorded.achieved_rate_hz.map(|hz| format!("achieved {} Hz", rate(hz))));
     parts.push(format!("kernel {}", recorded.kernel_code));
-    text.push_str(&format!(" ({})", parts.join(", ")));
-    let doubtful = lost + truncated + unverified + nameless.nameless;
-    (text, doubtful > 0 || !recorded.limits.is_empty())
+    line.push_str(&format!(" ({})", parts.join(", ")));
+    QualityText {
+        line,
+        limits: (!limits.is_empty()).then(|| limits.join("; ")),
+    }
+}
+
+/// Those facts whose number is to be told.
+fn joined(facts: &[(u64, String)], is_told: impl Fn(u64) -> bool) -> String {
+    let told = facts.iter().filter(|(number, _)| is_told(*number));
+    told.map(|(_, text)| text.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 fn json(

@@ -15,7 +15,7 @@ pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if let Some(counted) = &about.counted {
         writeln!(out, "{}  ", escaped(counted))?;
     }
-    writeln!(out, "quality: {}", escaped(&about.quality.0))?;
+    writeln!(out, "quality: {}", escaped(&about.quality.line))?;
     if let Some(short) = &about.short {
         writeln!(out, "  \nshort: {}", escaped(short))?;
     }

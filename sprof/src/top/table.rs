@@ -138,7 +138,7 @@ fn write(report: &Report, range: TimeRange, length_s: f64, out: &mut dyn Write) 
         Some(ms) => writeln!(out, " of CPU time, {:.0} % of a CPU", ms / 10.0 / length_s)?,
         None => writeln!(out)?,
     }
-    writeln!(out, "quality so far: {}", one_line(&report.about.quality.0))?;
+    writeln!(out, "quality so far: {}", one_line(&report.about.quality.line))?;
     for table in &report.tables {
         if table.id == "functions" || table.rows.len() > 1 {
             write_table(table, measure, page, out)?;
