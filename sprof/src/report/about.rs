@@ -48,15 +48,17 @@ impl About {
         notes: Vec<String>,
     ) -> About {
         let data = selection.data;
-        let kind = if waits { "waits" } else { "samples" };
+        let kinds = if waits {
+            ["wait", "waits"]
+        } else {
+            ["sample", "samples"]
+        };
         let selected = (!conditions.is_empty()).then(|| {
-            let mut text = format!("{}: {} {kind}", conditions.join(", "), grouped(selection.total.samples));
+            let found = count(selection.total.samples, kinds[0], kinds[1]);
+            let mut text = format!("{}: {found}", conditions.join(", "));
             if !data.is_end {
-                let of = data
-                    .threads
-                    .iter()
-                    .map(|thread| thread.samples.len() as u64)
-                    .sum::<u64>();
+                let samples = data.threads.iter().flat_map(|thread| thread.samples.iter());
+                let of = samples.filter(|(_, stack, _)| data.is_wait(*stack) == waits).count() as u64;
                 text.push_str(&format!(" of {}", grouped(of.max(selection.total.samples))));
             }
             text

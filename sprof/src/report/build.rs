@@ -52,7 +52,11 @@ pub(crate) fn tables(
     extent: TableExtent,
     numbers: Option<&Parallelism>,
 ) -> Result<Vec<Table>, NotFound> {
-    let of = Build { selection, extent };
+    let of = Build {
+        selection,
+        extent,
+        waits: filter.waits,
+    };
     Ok(match view {
         View::Summary => of.summary(),
         View::Functions => vec![of.functions("functions", "Functions", extent.sort, functions(selection))],
@@ -95,6 +99,8 @@ pub(crate) fn tables(
 struct Build<'a> {
     selection: &'a Selection<'a>,
     extent: TableExtent,
+    /// What is shown is waits, and the other kind is CPU time.
+    waits: bool,
 }
 
 impl Build<'_> {
@@ -128,6 +134,7 @@ impl Build<'_> {
                 rows: usize::MAX,
                 ..self.extent
             },
+            waits: self.waits,
         };
         let mut rows = all.functions("", "", Sort::Total, found).rows;
         let before = rows.len();
@@ -165,7 +172,7 @@ impl Build<'_> {
     fn shares(&self, id: &'static str, title: &str, rows: impl IntoIterator<Item = ReportRow>) -> Table {
         Table {
             own_label: "share",
-            other_label: "waits",
+            other_label: if self.waits { "CPU time" } else { "waits" },
             ..self.table(id, title, rows)
         }
     }
@@ -445,7 +452,13 @@ impl Build<'_> {
                     } else {
                         format!("{process} ")
                     };
-                    format!("{process}pid {}, tid {tid}", row.pid)
+                    // callgrind and DHAT know the process alone.
+                    let tid = if tid.is_empty() {
+                        String::new()
+                    } else {
+                        format!(", tid {tid}")
+                    };
+                    format!("{process}pid {}{tid}", row.pid)
                 }
                 _ => {
                     fields.push(("threads", json!(row.threads)));

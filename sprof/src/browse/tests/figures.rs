@@ -263,7 +263,7 @@ impl ReportJson {
                 }
             }
             (_, "samples") => count(&row[first]["samples"]),
-            (_, "waits") => length(&row["other_kind"]["time_ms"]),
+            (_, "waits" | "CPU time") => length(&row["other_kind"]["time_ms"]),
             // The unit of what was counted.
             (_, _) => match (row[first]["time_ms"].as_f64(), self.0["unit"].as_str()) {
                 (Some(ms), _) => time(ms),

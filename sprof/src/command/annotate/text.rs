@@ -10,6 +10,7 @@ use profile::view::cost_scale::CostScale;
 
 use super::assembly::{Code, FunctionCode};
 use super::{Annotated, AnnotatedFile, Annotation};
+use crate::terminal::columns::cut;
 use crate::terminal::style::{Style, Styled};
 
 /// Other functions that are named.
@@ -190,9 +191,7 @@ impl Text<'_> {
 
     /// As much of a line as the terminal has room for.
     fn fit(&self, line: &str) -> String {
-        let line = one_line(line);
-        let columns = self.page.columns.unwrap_or(usize::MAX);
-        line.chars().take(columns).collect()
+        cut(&one_line(line), self.page.columns.unwrap_or(usize::MAX))
     }
 
     /// `12 samples`, or the unit of the file.
