@@ -59,8 +59,8 @@ fn own_functions_stand_by_total_with_inlined_ones_each_on_their_own() {
     let own = json["own_functions"].as_array().unwrap();
     let name = |row: &Value| row["function"].as_str().unwrap().to_owned();
     let inlined = own.iter().find(|row| name(row).contains("inlined_loop")).unwrap();
-    // The loop is inlined into `area`. What is inlined into the loop has a third to a half of its samples: it depends on
-    // the processor at which of a few instructions they fall.
+    // The loop is inlined into `area`. What is inlined into the loop has a third to a half of its samples. It depends
+    // on the processor at which of a few instructions they fall.
     assert!(inlined["self_share"].as_f64().unwrap() > 0.25, "{json}");
     assert!(inlined["total_share"].as_f64().unwrap() > 0.9, "{json}");
     for row in own {
