@@ -16,7 +16,9 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
     match name {
         "versions" | "rounds" | "deep" | "sighandler" | "processes" | "reader" | "exits" | "callback" | "gaps"
         | "jit" | "jit_entries" | "refuse" | "work" | "events" | "beats" | "memory" | "large" | "bpf" | "chain"
-        | "copied_text" | "heap_own" | "spawns" | "stacks" | "swap" | "title" => c(&format!("{name}.c"), &[]),
+        | "copied_text" | "heap_own" | "pauses" | "spawns" | "stacks" | "swap" | "title" => {
+            c(&format!("{name}.c"), &[])
+        }
         "heap_own_malloc" => c("heap_own.c", &["-DOWN_MALLOC"]),
         // Frames of 64 bytes, and of 1 KiB.
         "deep_small" => c("deep.c", &["-DFRAME_BYTES=40"]),
