@@ -201,8 +201,11 @@ fn the_served_viewer_has_source_and_assembly_side_by_side_with_the_figures_of_re
         .iter()
         .find(|row| row["text"].as_str().unwrap().contains("void sixty"))
         .unwrap()["row"];
-    // The first of those with most.
-    let most = |rows: &[Value]| rows.iter().rev().max_by_key(|row| number(row, "own")).unwrap()["row"].clone();
+    // The first of those with most: of its own, else with what it calls.
+    let most = |rows: &[Value]| {
+        let by_cost = |row: &&Value| (number(row, "own"), number(row, "total"));
+        rows.iter().rev().max_by_key(by_cost).unwrap()["row"].clone()
+    };
     assert_eq!(shown[1], json!([[[], line], [[], most(instructions)]]));
     assert_eq!(
         (&shown[2][0], &shown[2][1][1]),
