@@ -1,5 +1,5 @@
-// Measures pauses of a CPU that the host of a virtual machine makes and does not tell: for how long a thread that has
-// precedence over all others did not run.
+// Measures pauses of a CPU, also those that are not counted as stolen: for how long a thread that has precedence over
+// all others did not run.
 //   pauses CPU    until its standard input ends; prints their sum in ms
 #define _GNU_SOURCE
 #include <poll.h>
