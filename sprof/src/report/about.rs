@@ -289,10 +289,10 @@ fn quality(data: &Data) -> QualityText {
     }
 }
 
-/// Those facts whose number is to be told.
-fn joined(facts: &[(u64, String)], is_told: impl Fn(u64) -> bool) -> String {
-    let told = facts.iter().filter(|(number, _)| is_told(*number));
-    told.map(|(_, text)| text.as_str()).collect::<Vec<_>>().join(", ")
+/// The texts of the facts whose numbers are chosen.
+fn joined(facts: &[(u64, String)], is_chosen: impl Fn(u64) -> bool) -> String {
+    let chosen = facts.iter().filter(|(number, _)| is_chosen(*number));
+    chosen.map(|(_, text)| text.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 fn json(

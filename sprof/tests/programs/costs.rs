@@ -52,7 +52,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// The share is that of the usual round: where the host of a virtual machine takes the CPU away, the clock goes on, and
+/// The share is that of the median round. Where the host of a virtual machine takes the CPU away, the clock goes on and
 /// no timer ticks.
 fn main() {
     let (mut building, mut dropping) = (Vec::new(), Vec::new());

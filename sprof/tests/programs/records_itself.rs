@@ -1,6 +1,8 @@
 //! Records itself, with 200 other threads, by the guard of sprof-spans. The argument is the folder for the profiles.
 //! With a second one it only tries to, and prints the error.
 
+mod cpu_time;
+
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use cpu_time::cpu_ns;
 use sprof_spans::{Recording, span};
 
 static ENDS: AtomicBool = AtomicBool::new(false);
@@ -33,7 +36,7 @@ fn all_wait() {
     }
 }
 
-/// For so many milliseconds of CPU time of this thread: they have samples also where others have the CPU meanwhile.
+/// For this CPU time of the thread: it has samples also where others have the CPU meanwhile.
 #[inline(never)]
 fn spin(ms: u64) {
     let end = cpu_ns() + 1_000_000 * ms as i64;
@@ -42,24 +45,6 @@ fn spin(ms: u64) {
             black_box(());
         }
     }
-}
-
-#[repr(C)]
-struct Timespec {
-    seconds: i64,
-    nanoseconds: i64,
-}
-
-unsafe extern "C" {
-    fn clock_gettime(clock: i32, time: *mut Timespec) -> i32;
-}
-
-/// CPU time of this thread (CLOCK_THREAD_CPUTIME_ID), ns.
-fn cpu_ns() -> i64 {
-    let mut time = Timespec { seconds: 0, nanoseconds: 0 };
-    // SAFETY: it has room for a `struct timespec`.
-    assert_eq!(unsafe { clock_gettime(3, &mut time) }, 0);
-    time.seconds * 1_000_000_000 + time.nanoseconds
 }
 
 fn main() {

@@ -7,10 +7,13 @@
 //! With `sections`, or with `each` for each line: chosen sections, of this thread and of one that starts in a pause. It
 //! answers with their number, then CPU time and other time of what is surely inside, and of what is inside at most, ns.
 
+mod cpu_time;
+
 use std::hint::black_box;
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
+use cpu_time::cpu_ns;
 use sprof_spans::{Flow, Recording, async_span, frame, instant, plot, span};
 
 /// 4 ms of CPU time: a machine that gives the CPU to others meanwhile leaves as many samples.
@@ -73,24 +76,6 @@ fn paced(spans: u64, ns: u64) -> [u64; 4] {
         let (is_inside, is_around) = (ends - begins, now() - before);
         [inside + is_inside, around + is_around, longest_inside.max(is_inside), longest_around.max(is_around)]
     })
-}
-
-#[repr(C)]
-struct Timespec {
-    seconds: i64,
-    nanoseconds: i64,
-}
-
-unsafe extern "C" {
-    fn clock_gettime(clock: i32, time: *mut Timespec) -> i32;
-}
-
-/// CPU time of this thread (CLOCK_THREAD_CPUTIME_ID), ns.
-fn cpu_ns() -> i64 {
-    let mut time = Timespec { seconds: 0, nanoseconds: 0 };
-    // SAFETY: it has room for a `struct timespec`.
-    assert_eq!(unsafe { clock_gettime(3, &mut time) }, 0);
-    time.seconds * 1_000_000_000 + time.nanoseconds
 }
 
 #[inline(never)]

@@ -161,7 +161,7 @@ fn split_of_cpu_time_on_four_threads() {
         for i in 0..4 {
             let name = format!("splitter-{i}");
             let samples: usize = profile.threads_named(&name).map(|thread| thread.samples.len()).sum();
-            // 4000, of which a host that takes CPU time away may leave a third.
+            // Of 4000, a host that takes CPU time away may leave a third.
             assert!(
                 (1200..5200).contains(&samples),
                 "{name} used 500 ms of CPU time and has {samples} samples at 8 kHz"
@@ -287,7 +287,7 @@ fn stacks_of_200_kb_are_rooted_or_marked() {
         |names| names.contains(&"deep_leaf"),
         |names| names.contains(&"main") || names.iter().any(|name| is_mark(name)),
     );
-    // 1500, of which a host that takes CPU time away may leave a third.
+    // Of 1500, a host that takes CPU time away may leave a third.
     assert!(honest.of > 300, "{}", profile.summary());
     assert_eq!(honest.hits, honest.of, "{}", profile.summary());
 }
@@ -347,7 +347,7 @@ fn assert_growing_and_shrinking(profile: &Profile) {
         |names| names.contains(&"down_and_up"),
         |names| names.contains(&"main") || names.iter().any(|name| is_mark(name)),
     );
-    // 1500, of which a host that takes CPU time away may leave a third.
+    // Of 1500, a host that takes CPU time away may leave a third.
     assert!(honest.of > 300, "{}", profile.summary());
     assert_eq!(honest.hits, honest.of, "{}", profile.summary());
     // What is passed off as verified is right: `wander` calls `down_and_up`, once in every stack.
@@ -386,7 +386,7 @@ fn assert_the_other_path_is_not_passed_off_as_verified(turn_us: &str) {
             wrong += u32::from(is_wrong);
         }
     }
-    // 4000, of which a host that takes CPU time away may leave a third.
+    // Of 4000, a host that takes CPU time away may leave a third.
     assert!(samples > 1000, "{samples}\n{}", profile.summary());
     // Measured: 0.2 %. Five standard deviations of that share of 1300 samples are 0.6 %; the rest is for a busy
     // machine.
@@ -525,7 +525,7 @@ fn a_number_in_the_frame_of_code_without_rules_is_no_caller() {
                 .any(|names| names == ["main", "uses_builtin", "builtin"])
         },
     );
-    // 1000, of which a host that takes CPU time away may leave a third.
+    // Of 1000, a host that takes CPU time away may leave a third.
     assert!(right.of > 200, "{}", profile.summary());
     assert_eq!(right.hits, right.of, "{}", profile.summary());
 }

@@ -351,7 +351,7 @@ fn the_rules_of_a_jitdump_also_serve_files_of_perf() {
             from_main == ["main", "run", "middle", "leaf"]
         },
     );
-    // 1000, of which a host that takes CPU time away may leave a third.
+    // Of 1000, a host that takes CPU time away may leave a third.
     assert!(whole.of > 200, "{}", profile.summary());
     assert!(whole.percent() >= 99.5, "{whole:?}\n{}", profile.summary());
 }
@@ -413,7 +413,7 @@ fn has_either(names: &[&str]) -> bool {
 /// Of the samples below `round`, or where that is inlined, in either function: by one name each, whatever compiled it.
 fn assert_node_split(profile: &Profile) {
     let share = profile.share(has_either, |names| names.contains(&SIXTY));
-    // 12,500, of which a host that takes CPU time away may leave a third. 4.5 points are 5 standard deviations of 3000.
+    // Of 12,500, a host that takes CPU time away may leave a third. 4.5 points are 5 standard deviations of 3000.
     assert!(share.of > 3000, "only {} samples\n{}", share.of, profile.summary());
     share.assert_is(60.0, 4.5, "sixty", profile);
     let rooted = profile.share(has_either, |names| names.contains(&"main") || names.contains(&"_start"));
@@ -549,7 +549,7 @@ fn names_that_perf_inject_puts_into_files_are_read_in_parts() {
     perf("inject --jit -i perf.data -o injected.data");
     let (profile, _) = support::perf::load(&dir.path().join("injected.data"), &[]);
     let share = profile.share(has_either, |names| names.contains(&SIXTY));
-    // 1500, of which a host that takes CPU time away may leave a third. 12 points are 5 standard deviations of 400.
+    // Of 1500, a host that takes CPU time away may leave a third. 12 points are 5 standard deviations of 400.
     assert!(share.of > 400, "{}", profile.summary());
     share.assert_is(60.0, 12.0, "sixty", &profile);
     assert!(
@@ -641,7 +641,7 @@ fn assert_python_functions(recording: &Recording, profile: &Profile) {
         |names| ours(names, "sixty") || ours(names, "forty"),
         |names| ours(names, "sixty"),
     );
-    // 12,500, of which a host that takes CPU time away may leave a third. 4.5 points are 5 standard deviations of 3000.
+    // Of 12,500, a host that takes CPU time away may leave a third. 4.5 points are 5 standard deviations of 3000.
     assert!(share.of > 3000, "only {} samples\n{}", share.of, profile.summary());
     // What the program measured: the specializing interpreter gives 60.4 to 62.3 %.
     share.assert_is(recording.printed("sixty"), 4.5, "sixty", profile);

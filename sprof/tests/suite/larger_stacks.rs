@@ -231,7 +231,7 @@ fn a_chosen_size_stays() {
     let recorder = record().options(&["--stack-size", "16384"]);
     let (_, profile) = recorder.profile(program("deep").unwrap(), &["spin", "40", "500"]);
     assert_eq!(notes(&profile), [] as [String; 0]);
-    // 500, of which a host that takes CPU time away may leave a third.
+    // Of 500, a host that takes CPU time away may leave a third.
     assert!(
         profile.figure(&["completed", "memory"]) > 100.0,
         "{:?}",

@@ -138,7 +138,7 @@ fn without_stacks_the_times_are_right_and_the_stacks_are_called_guesses() {
     let blocked = weight_ms(&profile, thread, |names| {
         off_cpu(names) && names.last() != Some(&"[waiting for a CPU]")
     });
-    // It waits for its helper to take the lock, too: long, while the host has the helper's CPU.
+    // It also waits until its helper has the lock: long, while the host has the helper's CPU.
     let labels = ["sleep_ns", "pipe_ns", "lock_ns", "ask_ns"];
     let printed_ms: f64 = labels.iter().map(|label| recorded.printed(label) / 1e6).sum();
     // The program may be on a CPU that the host has, between a clock and a wait.

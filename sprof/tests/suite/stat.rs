@@ -59,7 +59,7 @@ fn counts_are_those_of_known_programs() {
     assert!((switches - 500.0).abs() < 5.0, "{switches}");
     assert!(median(&many, 0, "wall") > median(&many, 0, "task-clock"));
 
-    // It works until its clock has gone on by so much CPU time.
+    // It works until its clock of CPU time has gone on by this.
     let processes = program("processes").unwrap();
     let of = json(&["--", processes.to_str().unwrap(), "work", "400"]);
     let ms = |measure: &str| median(&of, 0, measure) / 1e6;

@@ -111,7 +111,7 @@ fn an_ordinary_user_sees_how_long_threads_wait_and_that_the_stacks_are_guesses()
             .unwrap();
         word.parse::<f64>().unwrap() / 1e6
     };
-    // It waits for its helper to lock the mutex, too: long, while the host has the helper's CPU.
+    // It also waits until its helper has the mutex: long, while the host has the helper's CPU.
     let labels = ["sleep_ns=", "pipe_ns=", "lock_ns=", "ask_ns="];
     let blocked_ms: f64 = labels.into_iter().map(printed_ms).sum();
     let found_ms = waited_ms(&profile, "[off-CPU: reason not known]", "[off-CPU]");
